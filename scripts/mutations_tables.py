@@ -297,8 +297,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: half a batch is told by what columns are called",
         "a column of the user's own that is called offset",
         TABLE_SINK,
-        "{field.metadata.get(RECORD): field.name",
-        "{field.name: field.name",
+        "if field.metadata.get(RECORD) == wanted\n",
+        "if field.name == wanted\n",
         tests=(
             f"{_TESTS}sink.py::test_half_a_batch_is_told_by_what_columns_are_and_not_by_their_names",
         ),
@@ -309,6 +309,14 @@ TABLES: tuple[Mutation, ...] = (
         TABLE_SINK,
         ".otherwise(refused)",
         ".otherwise(False)",
+        tests=(f"{_TESTS}sink.py::test_a_row_outside_of_the_batch_ends_one_that_is_half_there",),
+    ),
+    one(
+        "tables: of two columns that are the record's the first one decides",
+        "one came from a file that another query wrote",
+        TABLE_SINK,
+        "f.when(alike & due, True).when(alike & planned, False)",
+        "f.when(due, True).when(planned, False)",
         tests=(f"{_TESTS}sink.py::test_a_row_outside_of_the_batch_ends_one_that_is_half_there",),
     ),
     one(
@@ -382,14 +390,6 @@ TABLES: tuple[Mutation, ...] = (
         'if name.startswith(("_", ".")):',
         'if name.startswith("_."):',
         tests=(f"{_TESTS}parquet_store.py::test_a_name_that_readers_pass_over_is_refused",),
-    ),
-    one(
-        "tables: a text may end a copy",
-        "a line that is a backslash and a dot alone",
-        COPY,
-        "style = _CSV if len(columns) > 1 else _CSV_OF_ONE",
-        "style = _CSV if columns else _CSV_OF_ONE",
-        tests=(f"{_TESTS}postgresql_store.py::test_a_text_that_ends_a_copy_is_a_text",),
     ),
     one(
         "tables: what is no number is a null",

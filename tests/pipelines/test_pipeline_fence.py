@@ -328,3 +328,6 @@ def test_sources_may_change_their_places(engine: Engine) -> None:
     assert known(owner) == {TWIN: 3, three[1]: 4, P: 9}
     assert {stored.topic_id for stored in owner.memory().offsets.values()} == {"x"}
     assert owner.memory().last == Last("here", 1, "plan")
+    gone = Work(rows=Rows.ALL, renamed={Q: P})
+    with pytest.raises(FencedError, match="is not there any more"), owner.transaction() as again:
+        owner.commit_batch(again, batch(2), gone)

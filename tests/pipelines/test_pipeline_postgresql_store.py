@@ -150,7 +150,7 @@ def test_every_type_arrives_as_it_was(opened: Opened, engine: Engine) -> None:
 
 
 def test_a_text_that_ends_a_copy_is_a_text(url: str, engine: Engine) -> None:
-    """Seen to fail: what came behind it was not read, so the batch never had all of its rows."""
+    """PostgreSQL reads no further than a line of a backslash and a dot, unless it is quoted."""
     store = PostgresqlStore(url, "q", Target(table="kept"))
     store.open(spark.StructType([spark.StructField("number", spark.StringType())]), "local")
     texts = ["\\.", None, "", "a", "\n\\.\n", '"']

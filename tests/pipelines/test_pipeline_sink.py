@@ -313,7 +313,14 @@ def test_a_row_outside_of_the_batch_ends_one_that_is_half_there(scene: Scene) ->
         frame = scene.frame(p0=range(3)).union(scene.spark.range(1).selectExpr(*odd.split(", ")))
         with pytest.raises(Exception, match="offset that the batch does not cover"):
             sink(frame, 1)
-    sink(scene.frame(p0=range(3), p1=range(2)), 1)
+    other = scene.frame(p0=range(3), p1=range(2)).selectExpr("*", "offset AS at").alias("a")
+    for at in ("0L", "NULL"):
+        joined = other.selectExpr("*", f"{at} AS file_at").withMetadata(
+            "file_at", {RECORD: "offset"}
+        )
+        with pytest.raises(Exception, match="offset that the batch does not cover"):
+            sink(joined, 1)
+    sink(other, 1)
     assert scene.kept() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, PlanError, Planned, Reader
-from holdfast.pipelines.sources import renamed
+from holdfast.pipelines.progress.sources import renamed
 
 
 class Standing(Enum):

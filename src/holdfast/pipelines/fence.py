@@ -319,7 +319,12 @@ class Ownership:
         """Give what is remembered its sources' numbers of now: two of them may change places."""
         rows = []
         for reader, now in names.items():
-            row = connection.execute(sql.select(offsets).where(*self._place(reader))).one()
+            row = connection.execute(sql.select(offsets).where(*self._place(reader))).first()
+            if row is None:
+                raise FencedError(
+                    f"query {self.query!r}, {reader}: its next offset is not there any more; "
+                    "somebody changed it. Nothing was written"
+                )
             rows.append({**row._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
             connection.execute(offsets.delete().where(*self._place(reader)))
         if rows:

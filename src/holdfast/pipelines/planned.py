@@ -40,7 +40,7 @@ class Reader(NamedTuple):
     """One partition as one source of the query reads it: a self-join reads each of them twice.
 
     `source` is the source's place in the entries of the offset log, which holds as long as the
-    checkpoint; `sources.renamed` says what it is in another one.
+    checkpoint; `progress.sources` says what it is in another one.
     """
 
     partition: Partition

@@ -27,8 +27,6 @@ ATTEMPT_SETTING: Final = "holdfast.attempt"
 """Of a task's session: the staging table's default for the column that tells whose a row is."""
 
 _CSV: Final = csv.WriteOptions(include_header=False, quoting_style="needed")
-# A line that is \. and nothing else ends the data for PostgreSQL, unless it is quoted.
-_CSV_OF_ONE: Final = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 # Written by the tasks of one batch at once: what one of them waits for is its own row.
 _BEGIN: Final = (
     "INSERT INTO {attempts} (query, checkpoint, batch, task) VALUES (%s, %s, %s, %s) RETURNING id"
@@ -99,8 +97,7 @@ def to_csv(batch: pa.RecordBatch) -> bytes:
     """Return a batch as PostgreSQL reads it: null is nothing, and an empty text is quoted."""
     columns = [_readable(column) for column in batch.columns]
     written = BytesIO()
-    style = _CSV if len(columns) > 1 else _CSV_OF_ONE
-    csv.write_csv(pa.RecordBatch.from_arrays(columns, batch.schema.names), written, style)
+    csv.write_csv(pa.RecordBatch.from_arrays(columns, batch.schema.names), written, _CSV)
     return written.getvalue()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OUTSIDE: Final = (
     "a part of this batch is in the tables already, and a row of it has a topic, partition and "
     "offset that the batch does not cover: these columns are not the record's. Keep those of the "
-    "source as they are, in each part of a union, and give yours other names"
+    "source as they are, in each part of a union, and leave out those of other queries"
 )
 
 OnCommit = Callable[[int, int], None]  # batch, rows: called when they are on disk
@@ -124,7 +124,9 @@ def _without_old_rows(frame: DataFrame, batch: Batch, moves: Sequence[Due]) -> D
     """Leave out the rows that the tables have already. A row that is in no range ends the batch."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - half a second, and stores need none
 
-    topic, partition, offset = _coordinates(frame)
+    found = _coordinates(frame)
+    topic, partition, offset = (columns[0] for columns in found)
+    alike = reduce(and_, (c.eqNullSafe(of[0]) for of in found for c in of))
 
     def within(reader: Reader, begin: int, end: int) -> Column:
         place = reader.partition
@@ -134,15 +136,23 @@ def _without_old_rows(frame: DataFrame, batch: Batch, moves: Sequence[Due]) -> D
     due = reduce(or_, (within(move.reader, move.begin, move.end) for move in moves), f.lit(False))
     planned = reduce(or_, (within(each.reader, each.start, each.end) for each in batch.ranges))
     refused = f.raise_error(f.lit(_OUTSIDE)).cast("boolean")
-    return frame.where(f.when(due, True).when(planned, False).otherwise(refused))
+    return frame.where(f.when(alike & due, True).when(alike & planned, False).otherwise(refused))
 
 
-def _coordinates(frame: DataFrame) -> list[Column]:
-    """Return the columns that have a record's topic, partition and offset, as the source says."""
+def _coordinates(frame: DataFrame) -> list[list[Column]]:
+    """Return the columns that have a record's topic, partition and offset, as the source says.
+
+    There may be more than one of each: what was written to a file from another query says the same.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-    names = {field.metadata.get(RECORD): field.name for field in reversed(frame.schema.fields)}
-    missing = [name for name in COORDINATES if name not in names]
+    names = {
+        wanted: [
+            field.name for field in frame.schema.fields if field.metadata.get(RECORD) == wanted
+        ]
+        for wanted in COORDINATES
+    }
+    missing = [wanted for wanted, found in names.items() if not found]
     if missing:
         raise PlanError(
             "a part of this batch is in the tables already, and its rows can't be told apart: no "
@@ -151,4 +161,7 @@ def _coordinates(frame: DataFrame) -> list[Column]:
             "any names. Where rows pass through a function of yours, say which columns they are: "
             f'frame.withMetadata("offset", {{"{RECORD}": "offset"}})'
         )
-    return [f.col("`" + names[name].replace("`", "``") + "`") for name in COORDINATES]
+    return [
+        [f.col("`" + name.replace("`", "``") + "`") for name in names[wanted]]
+        for wanted in COORDINATES
+    ]
