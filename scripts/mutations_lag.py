@@ -74,8 +74,8 @@ LAG: tuple[Mutation, ...] = (
         "lag: a topic made anew is told what its namesake had",
         "no lag, for as long as the new one is shorter",
         ENDS,
-        "None if planned.reader in work.forget else memory.offsets.get(planned.reader)",
-        "memory.offsets.get(planned.reader)",
+        "before = work.kept(memory.offsets)",
+        "before = memory.offsets",
         tests=PROGRESS_TESTS,
     ),
     one(

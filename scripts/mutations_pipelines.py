@@ -13,6 +13,7 @@ FENCE = "pipelines/fence.py"
 SPOOL = "pipelines/spool.py"
 DUE = "pipelines/due.py"
 PLANNED = "pipelines/planned.py"
+SOURCES = "pipelines/progress/sources.py"
 SOURCE = "pipelines/source.py"
 LISTING = "pipelines/listing.py"
 READ = "pipelines/read_range.py"
@@ -21,6 +22,7 @@ _TESTS = "tests/pipelines/test_pipeline_"
 SINK_TESTS = (f"{_TESTS}sink.py",)
 FENCE_TESTS = (f"{_TESTS}fence.py",)
 DUE_TESTS = (f"{_TESTS}due.py",)
+SEVERAL_TESTS = (f"{_TESTS}several_sources.py",)
 PLANNED_TESTS = (f"{_TESTS}planned.py",)
 SOURCE_TESTS = (f"{_TESTS}source.py",)
 READ_TESTS = (f"{_TESTS}read_range.py",)
@@ -133,8 +135,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: of a partition that is half there all rows are taken",
         "doubles rows after a lost checkpoint",
         TABLE_SINK,
-        '        & (frame["offset"] >= move.begin)\n',
-        '        & (frame["offset"] >= move.start)\n',
+        "within(move.reader, move.begin, move.end)",
+        "within(move.reader, move.start, move.end)",
         tests=(
             f"{_TESTS}sink.py::test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written",
         ),
@@ -287,8 +289,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: the old topic's other partitions are remembered",
         "the new topic grows",
         DUE,
-        "            if reader.partition.topic == topic and what.topic_id == old\n",
-        "            if reader == planned.reader and what.topic_id == old\n",
+        "            if reader.partition.topic == topic\n",
+        "            if reader == planned.reader\n",
         tests=DUE_TESTS,
     ),
     one(
@@ -396,6 +398,67 @@ PIPELINES: tuple[Mutation, ...] = (
         "spelt(str(future.result().topic_id))",
         "str(future.result().topic_id)",
         tests=READ_TESTS,
+    ),
+    # -- several sources ---------------------------------------------------------------------------
+    one(
+        "pipelines: a source is its number among those that know the partition",
+        "an earlier one learns of it later",
+        PLANNED,
+        "Planned(Reader(partition, place), start",
+        "Planned(Reader(partition, sum(r.reader.partition == partition for r in planned)), start",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: tables of before are taken to remember places",
+        "the version before counted",
+        SOURCES,
+        "named = {r for r in remembered if of_this_checkpoint and by_place and r.source >= 0}",
+        "named = {r for r in remembered if of_this_checkpoint and r.source >= 0}",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: a source that learns of a partition now is one of those that knew it",
+        "tables of before",
+        SOURCES,
+        "places = {**places, **before}",
+        "places = {**before, **places}",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: another number of sources is matched as far as it goes",
+        "rows of one are taken for those of another",
+        SOURCES,
+        "if another or len(others) != len(candidates):\n"
+        "                raise PlanError(_cannot_tell(partition))\n"
+        "            sure |= zip(others, candidates, strict=True)\n",
+        "if another:\n"
+        "                raise PlanError(_cannot_tell(partition))\n"
+        "            sure |= zip(others, candidates, strict=False)\n",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: a topic that another of the sources reads now begins anew",
+        "its rows come again",
+        SOURCES,
+        "            if another or len(others)",
+        "            if len(others)",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: places hold in another checkpoint",
+        "a query that names its topics in another order",
+        DUE,
+        "of_this_checkpoint=memory.last.checkpoint == batch.checkpoint,",
+        "of_this_checkpoint=True,",
+        tests=SEVERAL_TESTS,
+    ),
+    one(
+        "pipelines: a topic that one source found made anew is forgotten for all",
+        "another source of the query has not come to it",
+        DUE,
+        "and (sources[reader] == planned.reader.source or sources[reader] < 0)",
+        "",
+        tests=SEVERAL_TESTS,
     ),
     # -- a range ----------------------------------------------------------------------------------
     one(

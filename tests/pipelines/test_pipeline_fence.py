@@ -305,9 +305,29 @@ def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
         thread.join(60)
     owner = Ownership.take(engine, "q")
     assert owner.epoch == 11
-    assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, Last(None, None, None))
+    last = Last(None, None, None, by_place=False)
+    assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, last)
     with owner.transaction() as connection:
         owner.advance(connection, [Due(TWIN, 0, 0, 0, None, "x")])
     assert known(owner) == {P: 5, Q: 6, TWIN: 0}
     names = set(sql.inspect(engine).get_table_names())
     assert names == {"data", queries.name, offsets.name}
+
+
+def test_sources_may_change_their_places(engine: Engine) -> None:
+    """All at once: on the way one has the other's number."""
+    owner = Ownership.take(engine, "q")
+    three = (TWIN, Reader(Partition("t", 0), 2))
+    moves = tuple(Due(reader, 0, 0, 3 + n, None, "x") for n, reader in enumerate((P, *three)))
+    with owner.transaction() as connection:
+        owner.commit_batch(connection, batch(0), Work(rows=Rows.ALL, moves=moves))
+    names = {P: TWIN, TWIN: three[1], three[1]: P}
+    work = Work(rows=Rows.ALL, renamed=names, moves=(Due(P, 5, 5, 9, 5, "x"),))
+    with owner.transaction() as connection:
+        owner.commit_batch(connection, batch(1), work)
+    assert known(owner) == {TWIN: 3, three[1]: 4, P: 9}
+    assert {stored.topic_id for stored in owner.memory().offsets.values()} == {"x"}
+    assert owner.memory().last == Last("here", 1, "plan")
+    gone = Work(rows=Rows.ALL, renamed={Q: P})
+    with pytest.raises(FencedError, match="is not there any more"), owner.transaction() as again:
+        owner.commit_batch(again, batch(2), gone)

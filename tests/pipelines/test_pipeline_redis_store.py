@@ -220,6 +220,20 @@ def test_keys_that_were_not_dealt_with_end_the_batch(url: str) -> None:
         store.check_written(3, put(store, Row(1, "x"), Row(2, "x")))
 
 
+def test_a_query_goes_on_in_the_table_that_has_its_rows(url: str, redis: Redis) -> None:
+    """Seen to fail: in another one it went on where it was, without the rows before."""
+    opened(url, table="other")
+    store = opened(url)
+    store.commit(batch(0, {}), EMPTY, None)
+    with pytest.raises(TargetError, match=r"has written to 'kept', .* in 'other' without"):
+        opened(url, table="other")
+    store.commit(batch(1, {}), EMPTY, None)
+    redis.hdel("holdfast_query:q", "table")
+    with pytest.raises(TargetError, match=r"table third is not there, .* or to another one"):
+        opened(url, table="third")
+    opened(url)
+
+
 def test_a_memory_that_was_lost_is_noticed(url: str, redis: Redis) -> None:
     """Else all rows would be as if they came late, for as many batches as there had been."""
     store = opened(url, deleted="gone")

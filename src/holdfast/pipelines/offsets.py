@@ -34,6 +34,7 @@ class Partition(NamedTuple):
 
 Offsets = dict[Partition, int]
 TopicIds = dict[str, str]  # a cluster before Kafka 2.8 tells none: then the topic is left out
+RECORD = "holdfast.record"  # in the metadata of a column: which of a record's coordinates it has
 ID = "id"  # among a topic's partitions, which are numbers
 _AS_KAFKA_SPELLS = str.maketrans("+/", "-_")
 

@@ -75,9 +75,10 @@ class ExactlyOnceSink(TableSink):
 
     `query` is the name under which the tables remember how far they are; keep it when a checkpoint
     is deleted or moved. `checkpoint` is the query's checkpointLocation. Rows of a query without
-    state should keep the columns topic, partition and offset: they are needed when a batch is
-    already half there. `begin_anew` names topics and checkpoints, by the ids that an error told,
-    that are over: what the tables remember under them is forgotten, and their rows stay.
+    state should keep the columns topic, partition and offset as the source gives them, under any
+    name: they are needed when a batch is already half there. `begin_anew` names topics and
+    checkpoints, by the ids that an error told, that are over: what the tables remember under them
+    is forgotten, and their rows stay.
     """
 
     def __init__(

@@ -42,20 +42,22 @@ from holdfast.pipelines.intake import connection
 from holdfast.pipelines.intake.bounds import option_of
 from holdfast.pipelines.intake.delay import Delay, new_offsets
 from holdfast.pipelines.intake.option_values import OptionError
-from holdfast.pipelines.offsets import Offsets, Partition, Position
+from holdfast.pipelines.offsets import RECORD, Offsets, Partition, Position
 from holdfast.pipelines.options import SourceOptions, parse
 from holdfast.pipelines.planner import Planner, RangePartition
 from holdfast.pipelines.read_range import Access, read_range
 from holdfast.pipelines.topic_ids import must_be
 from holdfast.wire.well_known import LATEST
 
+# Three columns say of themselves what they are: Spark keeps that where a column is passed on, under
+# whatever name, and drops it where a value is computed. Sinks tell rows apart by them.
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
+        StructField("topic", StringType(), metadata={RECORD: "topic"}),
+        StructField("partition", IntegerType(), metadata={RECORD: "partition"}),
+        StructField("offset", LongType(), metadata={RECORD: "offset"}),
         StructField("timestamp", TimestampType()),
         StructField("timestampType", IntegerType()),
     ]

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import parquet
 
+from holdfast.pipelines.offsets import RECORD
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import TargetError
 
@@ -49,6 +50,19 @@ class Files:
                 "again"
             )
         return found
+
+
+def unmarked(schema: Any) -> Any:
+    """Return a schema's JSON value without what the source notes beside columns.
+
+    >>> unmarked({"name": "at", "metadata": {"holdfast.record": "offset", "comment": "x"}})
+    {'name': 'at', 'metadata': {'comment': 'x'}}
+    """
+    if isinstance(schema, list):
+        return [unmarked(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: unmarked(value) for name, value in schema.items() if name != RECORD}
 
 
 def begin(folder: Path) -> None:
