@@ -59,6 +59,8 @@ class Planned:
     end: int
     topic_id: str | None = None
     group: ProgressGroup | None = None  # is told where it ends, once the table has it
+    # What the log lacked when this was planned; the last ones before `start`, if found too late.
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,8 @@ def planned_ranges(
             reader = Reader(partition, seen.get(partition, 0))
             seen[partition] = reader.source + 1
             topic_id = new.ids.get(partition.topic)
-            planned.append(Planned(reader, start, end, topic_id, new.group))
+            gaps = new.gaps.get(partition, ())
+            planned.append(Planned(reader, start, end, topic_id, new.group, gaps))
     return tuple(planned)
 
 
