@@ -19,6 +19,7 @@ from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_places import PLACES
 from mutations_processes import PROCESSES
+from mutations_reading import READING
 from mutations_redis import REDIS
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
@@ -49,6 +50,7 @@ MUTATIONS = (
     *WAITS,
     *PIPELINES,
     *TABLES,
+    *READING,
     *REDIS,
     *LAG,
     *PROCESSES,

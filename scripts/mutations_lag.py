@@ -33,8 +33,8 @@ LAG: tuple[Mutation, ...] = (
         "lag: a batch's entry names no group",
         "no lag but that of batch 0",
         SOURCE,
-        "Position(end, begin.ids | ids, self._planner.options.progress)",
-        "Position(end, begin.ids | ids)",
+        "Position(end, begin.ids | ids, planner.options.progress, epochs)",
+        "Position(end, begin.ids | ids, None, epochs)",
         tests=PROGRESS_TESTS,
     ),
     one(

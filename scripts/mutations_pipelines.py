@@ -347,7 +347,7 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: the source does not look at the topic's id",
         "0 of 50 records",
         SOURCE,
-        "        others = self._planner.made_anew(begin.ids, ids)\n",
+        "        others = planner.made_anew(begin.ids, ids)\n",
         "        others: set[str] = set()\n",
         tests=SOURCE_TESTS,
     ),
@@ -363,7 +363,7 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a beginning past the end reads nothing",
         "a typing error",
         SOURCE,
-        "            planner.lost(moves.out_of_log(start, end))\n",
+        "            planner.lost(moves.out_of_log(start, end.offsets))\n",
         "            pass\n",
         tests=SOURCE_TESTS,
     ),
@@ -371,16 +371,16 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a new partition enters with its records",
         "they are lost when batch N runs again",
         "pipelines/offsets.py",
-        "        if start.get(partition, offset) < offset\n",
-        "        if start.get(partition, 0) < offset\n",
+        "        if begin.get(partition, offset) < offset\n",
+        "        if begin.get(partition, 0) < offset\n",
         tests=SOURCE_TESTS,
     ),
     one(
         "pipelines: a leader that does not answer has an empty log",
         "librdkafka's offset -1001",
-        LISTING,
-        "            if offset < 0:  # the client's way",
-        "            if offset < -9999:  # the client's way",
+        "pipelines/reading/told_offsets.py",
+        '"" if found.offset >= 0 else NO_ANSWER)',
+        '"")',
         tests=READ_TESTS,
     ),
     one(
@@ -481,10 +481,9 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a log that is shorter than the range is whole",
         "truncation",
         READ,
-        "        if latest < self.end:\n"
-        "            self.access.lost(self.partition, "
-        'f"the log ends at {latest}, before {self.end}")\n',
-        "        if latest < self.end:\n",
+        "        self.access.lost(self.partition, "
+        'f"the log ends at {latest.offset}, before {self.end}")\n',
+        "",
         tests=READ_TESTS,
     ),
 )

@@ -186,14 +186,14 @@ def topics(bootstrap: str) -> Topics:
 @pytest.fixture(scope="module")
 def no_consumer_outlives_the_cluster() -> Iterator[None]:
     """What is kept for the next range would go on talking on standard error to brokers gone."""
-    from holdfast.pipelines import read_range, topic_ids  # noqa: PLC0415 - only who asks pays
-    from holdfast.pipelines.reading import wire_range  # noqa: PLC0415 - as above
+    from holdfast.pipelines import read_range  # noqa: PLC0415 - only who asks pays
+    from holdfast.pipelines.reading import told_offsets, wire_range  # noqa: PLC0415 - as above
 
     yield
     for module in (read_range, wire_range):
         while module._idle:
             module._idle.popitem()[1].close()
-    topic_ids._admins.clear()
+    told_offsets.admins.clear()
 
 
 @pytest.fixture(scope="package")

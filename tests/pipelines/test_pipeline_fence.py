@@ -18,12 +18,13 @@ from holdfast.pipelines.fence import (
     FencedError,
     Ownership,
     TransactionError,
+    gaps,
     offsets,
     open_engine,
     queries,
 )
 from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.planned import Batch, Planned, Reader
 
 P, Q = Reader(Partition("t", 0)), Reader(Partition("t", 1))
 TWIN = Reader(Partition("t", 0), 1)
@@ -264,6 +265,37 @@ def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) 
     )
 
 
+def test_what_the_log_lacked_is_told_in_the_transaction_of_the_batch(engine: Engine) -> None:
+    """Method: a batch that is rolled back, the same one again, and one that lacks nothing."""
+    owner = Ownership.take(engine, "q")
+    ranges = (
+        Planned(P, 3, 9, "x", gaps=((3, 5), (6, 7))),
+        Planned(TWIN, 3, 9, "x", gaps=((3, 5),)),
+        Planned(Q, 0, 4),
+    )
+
+    def told() -> list[tuple[object, ...]]:
+        with engine.begin() as connection:
+            return [tuple(row) for row in connection.execute(sql.select(gaps))]
+
+    def die_before_the_commit() -> None:
+        with owner.transaction() as connection:
+            owner.commit_batch(connection, batch(4, ranges=ranges), Work(rows=Rows.ALL))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        die_before_the_commit()
+    assert told() == []
+    for number, lacking in ((4, ranges), (5, ())):
+        with owner.transaction() as connection:
+            owner.commit_batch(connection, batch(number, ranges=lacking), Work(rows=Rows.ALL))
+    assert sorted(told()) == [
+        ("q", "here", 4, "t", 0, 0, 3, 5, "x"),
+        ("q", "here", 4, "t", 0, 0, 6, 7, "x"),
+        ("q", "here", 4, "t", 0, 1, 3, 5, "x"),
+    ]
+
+
 def test_an_id_that_was_spelt_as_librdkafka_does_is_the_same(engine: Engine) -> None:
     owner = Ownership.take(engine, "q")
     moves = (Due(P, 0, 0, 3, None, "q+/w"), Due(Q, 0, 0, 3, None))
@@ -311,7 +343,7 @@ def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
         owner.advance(connection, [Due(TWIN, 0, 0, 0, None, "x")])
     assert known(owner) == {P: 5, Q: 6, TWIN: 0}
     names = set(sql.inspect(engine).get_table_names())
-    assert names == {"data", queries.name, offsets.name}
+    assert names == {"data", queries.name, offsets.name, gaps.name}
 
 
 def test_sources_may_change_their_places(engine: Engine) -> None:

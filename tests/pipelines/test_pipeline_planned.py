@@ -179,3 +179,9 @@ def test_a_checkpoint_of_this_machine_needs_no_spark(
     found = runpy.run_module(planned.__name__, run_name="planned", alter_sys=True)
     (tmp_path / "metadata").write_text('{"id":"x"}')
     assert found["Checkpoint"](str(tmp_path)).id() == "x"
+
+
+def test_what_the_log_lacked_is_part_of_the_plan() -> None:
+    told = parse_offset_log(HEAD + '{"t":{"0":9,"epochs":{"0":3},"gaps":{"0":[[1,2],[3,5]]}}}', "x")
+    before = [Position({P: 3})]
+    assert planned_ranges(before, told) == (Planned(Reader(P), 3, 9, gaps=((1, 2), (3, 5))),)

@@ -1,7 +1,8 @@
-"""Who may write to a query's tables, and how far they are: two small tables beside the data.
+"""Who may write to a query's tables, and how far they are: three small tables beside the data.
 
-Owns `holdfast_query` (the owner's epoch, and the batch that was committed last) and
-`holdfast_offset` (the next offset of each partition, and its topic's id). Every change goes through
+Owns `holdfast_query` (the owner's epoch, and the batch that was committed last), `holdfast_offset`
+(the next offset of each partition, and its topic's id) and `holdfast_gap` (what the log lacked when
+a batch was planned, which nobody reads back). Every change goes through
 a transaction that first checks the epoch and so locks the query: of two drivers, the one that was
 replaced commits nothing any more. It must never write data of its own.
 """
@@ -58,6 +59,19 @@ offsets = sql.Table(
     sql.Column("source", sql.Integer, primary_key=True, server_default="0"),
     sql.Column("next_offset", sql.BigInteger, nullable=False),
     sql.Column("topic_id", sql.String(64)),  # null: the cluster tells none
+)
+gaps = sql.Table(
+    "holdfast_gap",
+    metadata,
+    sql.Column("query", sql.String(255), primary_key=True),
+    sql.Column("checkpoint", sql.String(255), primary_key=True),
+    sql.Column("batch", sql.BigInteger, primary_key=True),
+    sql.Column("topic", sql.String(249), primary_key=True),
+    sql.Column("partition", sql.Integer, primary_key=True),
+    sql.Column("source", sql.Integer, primary_key=True),
+    sql.Column("first_offset", sql.BigInteger, primary_key=True),
+    sql.Column("next_offset", sql.BigInteger, nullable=False),  # the first one that is there again
+    sql.Column("topic_id", sql.String(64)),
 )
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
@@ -117,7 +131,7 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
 
 
 def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
-    """Create the two tables if need be. Return what was in the way: often somebody who does too."""
+    """Create the tables if need be. Return what was in the way: often somebody who does too."""
     try:
         with engine.begin() as connection:
             create_tables(connection)
@@ -302,6 +316,7 @@ class Ownership:
                 .values(topic_id=topic_id)
             )
         self.advance(connection, work.moves)
+        self._tell_gaps(connection, batch)
         connection.execute(
             queries.update()
             .where(queries.c.query == self.query)
@@ -329,6 +344,26 @@ class Ownership:
             connection.execute(offsets.delete().where(*self._place(reader)))
         if rows:
             connection.execute(offsets.insert(), rows)
+
+    def _tell_gaps(self, connection: Connection, batch: Batch) -> None:
+        """Write down what the log lacked of a batch: rows that this table can't have."""
+        told = [
+            {
+                "query": self.query,
+                "checkpoint": batch.checkpoint,
+                "batch": batch.number,
+                "topic": planned.reader.partition.topic,
+                "partition": planned.reader.partition.number,
+                "source": planned.reader.source,
+                "first_offset": first,
+                "next_offset": behind,
+                "topic_id": planned.topic_id,
+            }
+            for planned in batch.ranges
+            for first, behind in planned.gaps
+        ]
+        if told:
+            connection.execute(gaps.insert(), told)
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""

@@ -59,6 +59,8 @@ class Planned:
     end: int
     topic_id: str | None = None
     group: ProgressGroup | None = None  # is told where it ends, once the table has it
+    # What the log lacked when this was planned; the last ones before `start`, if found too late.
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,9 @@ def planned_ranges(
             if end < start:
                 raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
             topic_id = new.ids.get(partition.topic)
-            planned.append(Planned(Reader(partition, place), start, end, topic_id, new.group))
+            gaps = new.gaps.get(partition, ())
+            reader = Reader(partition, place)
+            planned.append(Planned(reader, start, end, topic_id, new.group, gaps))
     return tuple(planned)
 
 
