@@ -248,7 +248,7 @@ def both(pair: Pair, folder: Path, options: Options) -> tuple[Stream, Stream]:
 
 
 STREAMED: dict[str, Case] = {
-    "from a time on": of("a", startingTimestamp=ms(3)),
+    "from a time on": of("a", startingTimestamp=ms(2)),
     "from a time on for each partition": lambda log: {
         "subscribe": log.topic("a"),
         "startingOffsetsByTimestamp": offsets(log, a=[BEGIN_MS + 6500, BEGIN_MS + 9000, BEGIN_MS]),
