@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutations_answers import ANSWERS
 from mutations_bounds import BOUNDS
+from mutations_clusters import CLUSTERS
 from mutations_columns import COLUMNS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
@@ -41,6 +42,7 @@ MUTATIONS = (
     *BOUNDS,
     *PLACES,
     *ANSWERS,
+    *CLUSTERS,
     *COLUMNS,
     *COMPACTION,
     *CONTROL,

@@ -271,7 +271,7 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ({"kafka.bootstrap.servers": "x"}, "stream", ONE),
         ({**GOOD, "subscribePattern": "a.*"}, "stream", ONE),
         ({**PATTERN, "subscribePattern": " "}, "stream",
-         "subscribePattern: is empty; give a pattern for whole names"),
+         "subscribePattern: is empty; give one that topics' names have"),
         ({**PATTERN, "subscribePattern": "(?=a)"}, "stream",
          "subscribePattern: '(?=a)' is not in RE2's syntax: *re2/wiki/Syntax)"),
         ({**GOOD, "subscribe": " , "}, "stream", "subscribe: no topic is named"),

@@ -82,7 +82,7 @@ class Listing:
         ]
 
     def matching(self, pattern: str) -> list[Partition]:
-        """Return the partitions of all topics whose whole name matches; internal ones never do."""
+        """Return the partitions of all topics whose names have the pattern, but internal ones."""
         metadata = self._metadata()
         wanted = matcher(pattern)
         return sorted(

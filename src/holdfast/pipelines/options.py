@@ -199,7 +199,7 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
     if "subscribepattern" in given:
         pattern = given["subscribepattern"].strip()
         if not pattern:
-            raise OptionError("subscribePattern: is empty; give a pattern for whole names")
+            raise OptionError("subscribePattern: is empty; give one that topics' names have")
         matcher(pattern)
         return (), pattern, ()
     topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))

@@ -32,6 +32,7 @@ from holdfast.pipelines.offsets import (
 from holdfast.pipelines.options import SourceOptions
 from holdfast.pipelines.progress.commits import refuse_members
 from holdfast.pipelines.read_range import data_loss_text
+from holdfast.pipelines.same_version import stamped, unstamped
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,10 @@ class Planner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
-        return {"options": self.options, "_listing": None, "_group_seen": False}
+        return stamped({"options": self.options, "_listing": None, "_group_seen": False})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unstamped(state))
 
     def partitions(self) -> list[Partition]:
         """Return what is to be read, waiting for a topic that was made a moment ago."""

@@ -208,9 +208,10 @@ class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
 
     def refuse_where(self, master: str) -> None:
-        if not master.startswith("local"):
+        if master != "local" and not master.startswith("local["):
+            where = master or "a cluster, for all that is known"
             raise TargetError(
-                f"SQLite has one file on one machine, and this query runs on {master}: a driver "
+                f"SQLite has one file on one machine, and this query runs on {where}: a driver "
                 "that starts elsewhere would begin another one. Use postgresql://..."
             )
 

@@ -16,6 +16,7 @@ from holdfast.pipelines.offsets import RECORD, spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Reader
 from holdfast.pipelines.progress.commits import commit
 from holdfast.pipelines.progress.ends import metadata, of_table
+from holdfast.pipelines.same_version import stamped, unstamped
 from holdfast.pipelines.sinks.store import Staged, Store
 from holdfast.pipelines.sinks.target import COORDINATES
 
@@ -55,7 +56,10 @@ class TableSink:
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_checkpoint": None, "failure": None}
+        return stamped({**self.__dict__, "_checkpoint": None, "failure": None})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unstamped(state))
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
@@ -66,7 +70,7 @@ class TableSink:
 
     def _process(self, frame: DataFrame, number: int) -> None:
         if self._checkpoint is None:
-            master = frame.sparkSession.conf.get("spark.master", "local")
+            master = frame.sparkSession.conf.get("spark.master", "")
             self._store.open(frame.schema, str(master))
             self._checkpoint = Checkpoint(self._location, frame.sparkSession)
         batch = self._checkpoint.batch(number, _running(frame))
