@@ -3,9 +3,9 @@
     python -m tests.pipelines.iceberg_writer FOLDER
 
 kills it at each step of making a table (FOLDER/made/STEP), and then of a start and a batch in
-FOLDER/dies, where each goes on with what the one before has left; and has several take a query from
-each other (FOLDER/race), and one meet a full disk (FOLDER/full). A step is a file that is written, moved or removed, and a transaction
-of the catalog: before it and after it.
+FOLDER/dies, where each goes on with what the one before has left; has several take a query from
+each other (FOLDER/race), and one meet a full disk (FOLDER/full). A step is a file that is written,
+moved or removed, and a transaction of the catalog: before it and after it.
 """
 
 from __future__ import annotations
