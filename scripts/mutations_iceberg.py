@@ -79,7 +79,7 @@ ICEBERG: tuple[Mutation, ...] = (
         STORE,
         "        if not self._in_doubt:\n",
         "        if self._in_doubt:\n",
-        tests=_store("of_two_handles_that_read_the_same_one_commits"),
+        tests=_store("a_table_that_changes_while_a_query_runs_is_seen_before_a_commit"),
     ),
     one(
         "iceberg: a conflict leaves its metadata",
@@ -122,8 +122,8 @@ ICEBERG: tuple[Mutation, ...] = (
         tests=_store("all_is_on_disk_before_the_catalog_names_it"),
     ),
     one(
-        "iceberg: who is refused has taken the query over",
-        "a wrong start ends the driver that is right",
+        "iceberg: a table that is refused gets folders of ours",
+        "a wrong start is seen in somebody else's table",
         STORE,
         "        self._missing(table)  # before anybody is fenced\n",
         "",

@@ -242,6 +242,7 @@ def test_a_table_that_does_not_fit_is_refused(
     with pytest.raises(TargetError, match=said):
         opened(tmp_path, adds_columns=True)
     assert len(list((folder(tmp_path) / "metadata").iterdir())) == 1
+    assert [path.name for path in folder(tmp_path).iterdir()] == ["metadata"]
 
 
 def test_a_table_of_a_later_format_is_refused(tmp_path: Path) -> None:
