@@ -14,6 +14,7 @@ from mutations_group_room import GROUP_ROOM
 from mutations_group_settings import GROUP_SETTINGS
 from mutations_groups import GROUPS
 from mutations_growth import GROWTH
+from mutations_iceberg import ICEBERG
 from mutations_lag import LAG
 from mutations_members import MEMBERS
 from mutations_nodes import NODES
@@ -53,6 +54,7 @@ MUTATIONS = (
     *PIPELINES,
     *TABLES,
     *READING,
+    *ICEBERG,
     *REDIS,
     *LAG,
     *PROCESSES,

@@ -14,6 +14,7 @@ COPY = "pipelines/sinks/postgresql_copy.py"
 PARQUET = "pipelines/sinks/parquet_store.py"
 DELTA = "pipelines/sinks/delta_store.py"
 DELTA_TABLE = "pipelines/sinks/delta_table.py"
+TURNS = "pipelines/sinks/turns.py"
 PARQUET_TASK = "pipelines/sinks/parquet_task.py"
 DATABASE = "pipelines/sinks/database_url.py"
 TABLE_SINK = "pipelines/sinks/table_sink.py"
@@ -194,7 +195,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: the last turn is not looked at before a commit",
         "a former owner reads the table and writes after its successor",
-        DELTA,
+        TURNS,
         '        if turn != self._told["turn"]:\n            raise FencedError(',
         '        if turn < self._told["turn"]:\n            raise FencedError(',
         tests=DELTA_TESTS,
@@ -202,16 +203,16 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: who takes a query over leaves its turn as it is",
         "two drivers of one query both commit",
-        DELTA,
+        TURNS,
         "            failure = self._commit(table, told, [])\n"
-        "            turn = self._turn_of(loaded(self._root))\n",
-        '            failure, turn = None, told["turn"]\n',
+        '            if self._turn_of(self._load()) == told["turn"]:\n',
+        "            failure = None\n            if told:\n",
         tests=DELTA_TESTS,
     ),
     one(
         "tables: Delta: an error means that nothing was committed",
         "the checkpoint after the commit finds no room",
-        DELTA,
+        TURNS,
         "                if failure is not None:\n                    logger.warning(",
         "                if failure is not None:\n                    raise failure\n"
         "                    logger.warning(",
@@ -220,7 +221,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: what failed after its commit is taken back",
         "a log that names files that are not there",
-        DELTA,
+        TURNS,
         '            if self._told["turn"] != told["turn"]:\n',
         "            if self._told:\n",
         tests=DELTA_TESTS,
@@ -228,7 +229,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: a commit that failed leaves its files",
         "a disk that is full stays full",
-        DELTA,
+        TURNS,
         "                self._withdraw(told)\n                raise\n",
         "                raise\n",
         tests=(f"{DELTA_DEATHS}a_disk_that_takes_no_commit_ends_the_batch_and_leaves_nothing",),
@@ -264,16 +265,16 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Delta: how a table changes while a query runs is not looked at",
         "rows that break a constraint",
         DELTA,
-        "            refuse_misfit(table, self._columns)\n",
-        "",
+        "        refuse_misfit(table, self._columns)\n",
+        "        del table\n",
         tests=DELTA_TESTS,
     ),
     one(
         "tables: Delta: a memory that is gone is none",
         "a copy of a table gets its rows again",
         DELTA,
-        "            if self._turn_of(loaded(self._root)) != turn:\n                return None\n",
-        "            return dict(_NOTHING)\n",
+        "            if self._turn_of(self._load()) != turn:\n                return None\n",
+        "            return dict(NOTHING)\n",
         tests=DELTA_TESTS,
     ),
     one(

@@ -104,8 +104,10 @@ STEP = "holdfast.step"  # an event of our own, for what Python sees no steps of
 STOPPED = 9
 
 
-def at_step(root: Path, number: int, act: Callable[[], None]) -> None:
+def at_step(root: Path, number: int, act: Callable[[], None], *, of_files: bool = False) -> None:
     """Have `act` called before the n-th step below `root` from now on.
+
+    `of_files`: looks and folders are no steps, only what writes, moves or removes a file.
 
     A hook stays as long as its interpreter: this is for processes that end by it.
     """
@@ -114,6 +116,8 @@ def at_step(root: Path, number: int, act: Callable[[], None]) -> None:
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if steps[0] < 0 or event not in {*STEPS, STEP}:
             return
+        if of_files and event != STEP and not _changes_a_file(event, arguments):
+            return
         if event == STEP or _is_below(root, arguments[0]):
             steps[0] += 1
             if steps[0] == number:
@@ -121,6 +125,11 @@ def at_step(root: Path, number: int, act: Callable[[], None]) -> None:
                 act()
 
     sys.addaudithook(hook)
+
+
+def _changes_a_file(event: str, arguments: tuple[object, ...]) -> bool:
+    writes = event == "open" and not set("wxa").isdisjoint(str(arguments[1] or ""))
+    return writes or event in {"os.rename", "os.remove"}
 
 
 def _is_below(root: Path, path: object) -> bool:

@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from holdfast.pipelines.sinks.target import TargetError, columns_of
+from holdfast.pipelines.sinks.turns import ATTEMPTS
 from holdfast.pipelines.sinks.written_files import sync, unmarked
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOG: Final = "_delta_log"
-ATTEMPTS: Final = 100  # to commit; each that fails is somebody else's commit
 
 ONCE: Final = CommitProperties(max_commit_retries=0)
 """At the version after the one that was read, or not at all."""

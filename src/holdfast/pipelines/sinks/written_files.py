@@ -38,6 +38,12 @@ class Files:
         """What was not committed is removed: it is in nobody's way."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def move_to(self, folder: Path) -> None:
+        """Put them into another folder of the same disk, and have their names there on disk."""
+        for name in self.names:
+            (self.folder / name).rename(folder / name)
+        sync(folder)
+
     def rows(self) -> dict[str, int]:
         """Return each file's rows, as it tells them. StagingError: not as many as were computed."""
         found: dict[str, int] = {
