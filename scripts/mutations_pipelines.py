@@ -15,7 +15,6 @@ DUE = "pipelines/due.py"
 PLANNED = "pipelines/planned.py"
 SOURCES = "pipelines/progress/sources.py"
 SOURCE = "pipelines/source.py"
-LISTING = "pipelines/listing.py"
 READ = "pipelines/read_range.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
@@ -404,8 +403,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a source is its number among those that know the partition",
         "an earlier one learns of it later",
         PLANNED,
-        "Planned(Reader(partition, place), start",
-        "Planned(Reader(partition, sum(r.reader.partition == partition for r in planned)), start",
+        "Reader(partition, place)",
+        "Reader(partition, sum(r.reader.partition == partition for r in planned))",
         tests=SEVERAL_TESTS,
     ),
     one(
