@@ -10,7 +10,7 @@ from mutation import Edit, Mutation, one
 SINK = "pipelines/sink.py"
 TABLE_SINK = "pipelines/sinks/table_sink.py"
 FENCE = "pipelines/fence.py"
-SPOOL = "pipelines/spool.py"
+SPOOL = "pipelines/sinks/spool.py"
 DUE = "pipelines/due.py"
 PLANNED = "pipelines/planned.py"
 SOURCES = "pipelines/progress/sources.py"

@@ -20,8 +20,8 @@ from holdfast.pipelines.fence import FencedError, offsets
 from holdfast.pipelines.offsets import RECORD, Partition, to_text
 from holdfast.pipelines.planned import Checkpoint, PlanError, Reader
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, SinkRow
+from holdfast.pipelines.sinks.spool import CHUNK_ROWS
 from holdfast.pipelines.sinks.target import COORDINATES
-from holdfast.pipelines.spool import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

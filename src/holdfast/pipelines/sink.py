@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import Ownership, open_engine
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.table_sink import OnCommit, TableSink
-from holdfast.pipelines.spool import Spool, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,6 +18,7 @@ from holdfast.pipelines.fence import Ownership, create_tables, open_engine, quer
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
+from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged, StagingError
 from holdfast.pipelines.sinks.target import (
     Column,
@@ -32,7 +33,6 @@ from holdfast.pipelines.sinks.target import (
     prepare,
     table_of,
 )
-from holdfast.pipelines.spool import Spool, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
