@@ -14,7 +14,7 @@ CLUSTERS: tuple[Mutation, ...] = (
     one(
         "clusters: what another version has pickled is taken",
         "a client or an executor that was not upgraded",
-        "pipelines/same_version.py",
+        "pipelines/intake/same_version.py",
         "    if sent != __version__:\n",
         "    if sent is None:\n",
         tests=SAME_VERSION_TESTS,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.pipelines import same_version
+from holdfast.pipelines.intake import same_version
+from holdfast.pipelines.intake.same_version import VersionError
 from holdfast.pipelines.options import parse
-from holdfast.pipelines.same_version import VersionError
 from holdfast.pipelines.sinks.sql_store import SqliteStore
 from holdfast.pipelines.sinks.table_sink import TableSink
 from holdfast.pipelines.sinks.target import Target

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.intake.bounds import STRATEGY, Bound, ByTime
 from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.intake.split import split
 from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.listing import Listing
@@ -32,7 +33,6 @@ from holdfast.pipelines.offsets import (
 from holdfast.pipelines.options import SourceOptions
 from holdfast.pipelines.progress.commits import refuse_members
 from holdfast.pipelines.read_range import data_loss_text
-from holdfast.pipelines.same_version import stamped, unstamped
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 log = logging.getLogger(__name__)
