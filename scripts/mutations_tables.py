@@ -22,9 +22,20 @@ MERGING_TESTS = (f"{_TESTS}merging.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
 PARQUET_TESTS = (f"{_TESTS}parquet_store.py",)
 DELTA_TESTS = (f"{_TESTS}delta_store.py",)
+SQL_DEATHS = (f"{_TESTS}sql_deaths.py",)
 DELTA_DEATHS = f"{_TESTS}delta_deaths.py::test_"
 
 TABLES: tuple[Mutation, ...] = (
+    # -- one transaction ---------------------------------------------------------------------------
+    one(
+        "tables: what is remembered of a batch is committed before its rows",
+        "a driver that dies between the two",
+        SQL_STORE,
+        "            self.ownership.commit_batch(connection, batch, work)\n",
+        "            self.ownership.commit_batch(connection, batch, work)\n"
+        "        with self.ownership.transaction() as connection:\n",
+        tests=SQL_DEATHS,
+    ),
     # -- which row of a key ------------------------------------------------------------------------
     one(
         "tables: of one partition an earlier row may win",
