@@ -42,7 +42,13 @@ def test_what_plain_python_makes_of_a_log() -> None:
 
 
 def test_a_table_is_spelt_as_the_truth_is() -> None:
-    row = {"amount": None, "events": 2, "key": "a", "begin_ms": 10_000, "more": "x"}
+    row: dict[str, object] = {
+        "amount": None,
+        "events": 2,
+        "key": "a",
+        "begin_ms": 10_000,
+        "more": "x",
+    }
     assert sink_truth.found("windows", [row, row]) == {("10000", "a", "2", None): 2}
 
 
