@@ -154,7 +154,7 @@ SINKS = (
         target="delta://{folder}/tables",
         places=tuple(
             f"{_SINKS}.delta_store:DeltaStore.{name}"
-            for name in ("stage", "_write", "_move_in", "_commit", "commit")
+            for name in ("stage", "_move_in", "_commit_owned", "_commit", "commit")
         ),
         read=_from_delta,
     ),
