@@ -30,9 +30,20 @@ PARQUET_COLUMNS = (
     f"{_TESTS}parquet_store.py::test_other_columns_are_refused_unless_files_may_differ",
 )
 DELTA_TESTS = (f"{_TESTS}delta_store.py",)
+SQL_DEATHS = (f"{_TESTS}sql_deaths.py",)
 DELTA_DEATHS = f"{_TESTS}delta_deaths.py::test_"
 
 TABLES: tuple[Mutation, ...] = (
+    # -- one transaction ---------------------------------------------------------------------------
+    one(
+        "tables: what is remembered of a batch is committed before its rows",
+        "a driver that dies between the two",
+        SQL_STORE,
+        "            self.ownership.commit_batch(connection, batch, work)\n",
+        "            self.ownership.commit_batch(connection, batch, work)\n"
+        "        with self.ownership.transaction() as connection:\n",
+        tests=SQL_DEATHS,
+    ),
     # -- which row of a key ------------------------------------------------------------------------
     one(
         "tables: of one partition an earlier row may win",

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from redis import Redis
     from tests.pipelines.bench import Bench
-    from tests.pipelines.redis_server import RedisServer
+
+    from holdfast.lab.soak.redis_server import RedisServer
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
 
@@ -227,7 +228,7 @@ def postgresql() -> Iterator[str]:
 @pytest.fixture(scope="package")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Return a server that nobody kills."""
-    from tests.pipelines import redis_server as redis  # noqa: PLC0415 - redis-py is an extra
+    from holdfast.lab.soak import redis_server as redis  # noqa: PLC0415 - redis-py is an extra
 
     if redis.program() is None:
         pytest.skip(redis.MISSING)

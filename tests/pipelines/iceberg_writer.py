@@ -26,7 +26,7 @@ import pytest
 import sqlalchemy as sql
 from pyspark.sql import types as spark
 from tests.pipelines.iceberg_tables import committed, numbers, orphans, table, there
-from tests.pipelines.parquet_writer import SCHEMA, STEP, at_step, batch, records, staged, write
+from tests.pipelines.parquet_writer import CHANGE, SCHEMA, at_step, batch, records, staged, write
 
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.sinks.iceberg import catalog
@@ -65,9 +65,9 @@ def step_into_commits() -> None:
         commit = engine.dialect.do_commit
 
         def steps(connection: Any) -> None:
-            sys.audit(STEP)
+            sys.audit(CHANGE)
             commit(connection)
-            sys.audit(STEP)
+            sys.audit(CHANGE)
 
         dialect: Any = engine.dialect
         dialect.do_commit = steps
@@ -99,7 +99,7 @@ def killed_at(root: Path, number: int, what: Callable[[], None]) -> bool:
     """Run what writes, and kill it before its n-th step. False: it came to its end before."""
 
     def run() -> None:
-        at_step(root, number, lambda: os.kill(os.getpid(), signal.SIGKILL), of_files=True)
+        at_step(root, number, lambda: os.kill(os.getpid(), signal.SIGKILL), looks=False)
         what()
 
     status = in_child(run)

@@ -104,6 +104,23 @@ def test_who_writes_rows_can_not_end_the_transaction(
     assert count(engine) == 0
 
 
+@pytest.mark.postgresql
+def test_a_server_that_goes_before_the_commit_is_named_as_what_it_is(postgresql: str) -> None:
+    """Goal: nobody looks for a fault in what writes the rows. Method: the session is ended."""
+    engine = open_engine(postgresql)
+    owner = Ownership.take(engine, "of a server that goes")
+
+    def write() -> None:
+        with owner.transaction() as connection:
+            session = connection.scalar(sql.text("SELECT pg_backend_pid()"))
+            with engine.connect() as other:
+                other.execute(sql.text(f"SELECT pg_terminate_backend({session})"))
+
+    with pytest.raises(sql.exc.OperationalError, match=r"terminating|closed"):
+        write()
+    engine.dispose()
+
+
 def test_an_error_that_was_passed_over_is_taken_back_or_told(engine: Engine) -> None:
     """PostgreSQL answers the commit of a broken transaction with a rollback, and no error."""
     owner = Ownership.take(engine, "q")

@@ -1,7 +1,7 @@
 """Goal: a table in Redis has of each key what the rules name, whoever dies, comes late or has been
 replaced; and a server that may forget what it acknowledged is refused.
 
-Method: Redis itself, tasks called as Spark's workers call them; a writer that dies at each command
+Method: Redis itself, tasks called as Spark's workers call them; a writer that dies at each script
 that it sends, a server that is killed, and lives from chance held against plain Python.
 """
 
@@ -21,7 +21,6 @@ import pytest
 import trustme
 from pyspark.sql import types as spark
 from redis.exceptions import OutOfMemoryError, ResponseError
-from tests.pipelines.redis_server import SAFE, RedisServer
 from tests.pipelines.redis_writer import (
     SCHEMA,
     Row,
@@ -37,6 +36,7 @@ from tests.pipelines.redis_writer import (
 )
 
 from holdfast.cluster.ports import free_ports
+from holdfast.lab.soak.redis_server import SAFE, RedisServer
 from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.sinks.key_value.store import RedisStore
@@ -403,14 +403,14 @@ def test_a_cluster_is_refused(redis_server: RedisServer, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["none", "revision"])
 @pytest.mark.parametrize("place", ["send", "answer"])
-def test_a_writer_that_dies_at_any_command_leaves_what_the_next_one_makes_right(
+def test_a_writer_that_dies_at_any_script_leaves_what_the_next_one_makes_right(
     url: str, place: str, version: str
 ) -> None:
     """Every second one has lost its checkpoint, and cuts batches elsewhere."""
     program = [sys.executable, "-m", "tests.pipelines.redis_writer", url, place, version]
     done = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40, "it came to its end too soon to have died anywhere"
+    assert int(done.stdout) > 8, "it came to its end too soon to have died anywhere"
 
 
 @pytest.mark.slow

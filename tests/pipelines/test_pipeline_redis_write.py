@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from tests.pipelines.redis_server import RedisServer
 from tests.pipelines.redis_writer import batch, markers, table
 from tests.pipelines.test_pipeline_merging import NAMES, Model, Row, batches
 
+from holdfast.lab.soak.redis_server import RedisServer
 from holdfast.pipelines import write
 from holdfast.pipelines.due import Rows, Work
 from holdfast.pipelines.offsets import RECORD

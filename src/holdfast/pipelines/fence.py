@@ -202,6 +202,8 @@ def _whole(connection: Connection) -> Iterator[None]:
     try:
         connection.execute(sql.select(1))
     except sql.exc.SQLAlchemyError as error:
+        if isinstance(error, sql.exc.DBAPIError) and error.connection_invalidated:
+            raise  # the server has gone: nobody who writes rows has done that
         raise TransactionError(
             "the sink's transaction was ended or broken by what writes the rows: a statement "
             "failed and its error was passed over, say. Nothing was written; a statement that may "

@@ -29,12 +29,17 @@ def program() -> str | None:
     return shutil.which(PROGRAM)
 
 
+class RedisMissingError(Exception):
+    """There is no server to start."""
+
+
 class RedisServer:
     """A child of this process: who makes one ends it."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         found = program()
-        assert found is not None, MISSING
+        if found is None:
+            raise RedisMissingError(MISSING)
         (self.port,) = free_ports(1)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._log = folder / "log"
@@ -48,7 +53,7 @@ class RedisServer:
     def start(self) -> None:
         """Start it, and wait until it has read what it wrote before."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - the program that was found
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
