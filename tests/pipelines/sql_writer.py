@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import sqlalchemy as sql
+from holdfast.pipelines.spool import Spool
 from pyspark.sql import types as spark
 from sqlalchemy.engine.default import DefaultDialect
 from tests.pipelines.parquet_writer import STOPPED, batch
@@ -30,7 +31,6 @@ from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target
-from holdfast.pipelines.spool import Spool
 
 NAMES = ("slot", "number")
 SCHEMA = spark.StructType([spark.StructField(name, spark.LongType()) for name in NAMES])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.intake.same_version import stamped, unstamped
+from holdfast.pipelines.offsets import RECORD, spelt
+from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Reader
 from holdfast.pipelines.progress.commits import commit
 from holdfast.pipelines.progress.ends import metadata, of_table
 from holdfast.pipelines.sinks.store import Staged, Store
