@@ -39,8 +39,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: what is remembered of a batch is committed before its rows",
         "a driver that dies between the two",
         SQL_STORE,
-        "            self.ownership.commit_batch(connection, batch, work)\n",
-        "            self.ownership.commit_batch(connection, batch, work)\n"
+        "            self.ownership.commit_batch(connection, batch, work, self._target.table)\n",
+        "            self.ownership.commit_batch(connection, batch, work, self._target.table)\n"
         "        with self.ownership.transaction() as connection:\n",
         tests=SQL_DEATHS,
     ),

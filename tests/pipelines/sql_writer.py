@@ -20,7 +20,6 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import sqlalchemy as sql
-from holdfast.pipelines.spool import Spool
 from pyspark.sql import types as spark
 from sqlalchemy.engine.default import DefaultDialect
 from tests.pipelines.parquet_writer import STOPPED, batch
@@ -28,6 +27,7 @@ from tests.pipelines.parquet_writer import STOPPED, batch
 from holdfast.pipelines.due import Rows, decide
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
+from holdfast.pipelines.sinks.spool import Spool
 from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target
