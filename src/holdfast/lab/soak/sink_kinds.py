@@ -75,6 +75,15 @@ def _from_delta(target: str, table: str, _keys: Sequence[str]) -> Rows:
     return [dict(row) for row in read.to_pylist()]
 
 
+def _from_iceberg(target: str, table: str, _keys: Sequence[str]) -> Rows:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - as above
+
+    url = target.removeprefix("iceberg+").partition("?")[0]
+    catalog = load_catalog("default", type="sql", uri=url)
+    read = catalog.load_table(f"{NAMESPACE}.{table}").scan().to_arrow()
+    return [dict(row) for row in read.to_pylist()]
+
+
 def _from_redis(target: str, table: str, keys: Sequence[str]) -> Rows:
     from redis import Redis  # noqa: PLC0415 - as above
 
@@ -103,6 +112,7 @@ def _redis(folder: Path) -> Iterator[Server]:
 # -- entries -------------------------------------------------------------------------------------
 
 _SINKS = "holdfast.pipelines.sinks"
+NAMESPACE = "proof"
 _FENCE = "holdfast.pipelines.fence:Ownership"
 _DATABASE_COMMIT = "sqlalchemy.engine.default:DefaultDialect.do_commit"
 _POSTGRESQL = (
@@ -157,6 +167,19 @@ SINKS = (
             for name in ("stage", "_move_in", "_commit_owned", "_commit", "commit")
         ),
         read=_from_delta,
+    ),
+    Sink(
+        name="iceberg",
+        target="iceberg+sqlite:///{folder}/catalog.db?warehouse={folder}/tables",
+        places=(
+            *(
+                f"{_SINKS}.iceberg.store:IcebergStore.{name}"
+                for name in ("stage", "_move_in", "_commit", "commit")
+            ),
+            f"{_SINKS}.iceberg.catalog:OwnersCatalog.commit_table",
+        ),
+        read=_from_iceberg,
+        options=("--namespace", NAMESPACE),
     ),
     Sink(
         name="redis",

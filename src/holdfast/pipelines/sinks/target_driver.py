@@ -148,7 +148,7 @@ def _started(records: DataFrame, options: argparse.Namespace) -> StreamingQuery:
     return write(
         frame,
         options.target,
-        table=options.query,
+        table=f"{options.namespace}.{options.query}" if options.namespace else options.query,
         query=options.query,
         checkpoint=options.checkpoint,
         trigger=trigger,
@@ -167,6 +167,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--target", required=True, metavar="URL", help="write's; with --sink append a folder")
     add("--checkpoint", required=True, metavar="DIR")
     add("--query", choices=sorted(QUERIES), required=True)
+    add("--namespace", default="", metavar="NAME", help="of the table, where the target has any")
     add("--mode", choices=("append", "upsert"), default="append")
     add("--sink", choices=("write", "append"), default="write")
     add("--starting-offsets", default="earliest", metavar="earliest|latest")
