@@ -18,6 +18,7 @@ from redis.retry import Retry
 
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
+from holdfast.lab.postgresql import ServerError
 
 PROGRAM = "redis-server"
 MISSING = "Redis's server is not on this machine (Debian: apt-get install redis-server)"
@@ -29,17 +30,13 @@ def program() -> str | None:
     return shutil.which(PROGRAM)
 
 
-class RedisMissingError(Exception):
-    """There is no server to start."""
-
-
 class RedisServer:
     """A child of this process: who makes one ends it."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         found = program()
         if found is None:
-            raise RedisMissingError(MISSING)
+            raise ServerError(MISSING)
         (self.port,) = free_ports(1)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._log = folder / "log"
