@@ -39,7 +39,7 @@ CLUSTERS: tuple[Mutation, ...] = (
         "clusters: SQLite is written wherever the query runs",
         "a driver that starts elsewhere begins another file",
         "pipelines/sinks/sql_store.py",
-        'if master != "local" and not master.startswith("local["):',
+        "if not is_one_machine(master):",
         'if master == "yarn":',
         tests=("tests/pipelines/test_pipeline_sqlite_place.py",),
     ),

@@ -157,7 +157,7 @@ ICEBERG: tuple[Mutation, ...] = (
         "iceberg: a catalog in SQLite is written from a cluster",
         "a driver that starts elsewhere begins another one",
         STORE,
-        ' and not master.startswith("local"):\n',
+        " and not is_one_machine(master):\n",
         " and not master:\n",
         tests=_store("sqlite_is_refused_on_a_cluster_and_a_password_stays_a_reference"),
     ),

@@ -16,9 +16,7 @@ from holdfast.pipelines.sinks.target import Target, TargetError
 SCHEMA = spark.StructType([spark.StructField("text", spark.StringType())])
 
 
-@pytest.mark.parametrize(
-    "master", ["spark://host:7077", "yarn", "k8s://https://api:6443", "local-cluster[2,1,512]", ""]
-)
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://api:6443", ""])
 def test_a_cluster_is_refused_before_there_is_a_file(master: str, tmp_path: Path) -> None:
     store = SqliteStore(f"sqlite:///{tmp_path}/table.db", "q", Target(table="kept"))
     with pytest.raises(TargetError, match="Use postgresql"):
@@ -26,7 +24,9 @@ def test_a_cluster_is_refused_before_there_is_a_file(master: str, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]"])
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[2,1,512]"]
+)
 def test_one_machine_is_written_on(master: str, tmp_path: Path) -> None:
     store = SqliteStore(f"sqlite:///{tmp_path}/table.db", "q", Target(table="kept"))
     store.open(SCHEMA, master)

@@ -19,7 +19,7 @@ from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.spool import Spool, spooled
-from holdfast.pipelines.sinks.store import Staged, StagingError
+from holdfast.pipelines.sinks.store import Staged, StagingError, is_one_machine
 from holdfast.pipelines.sinks.target import (
     Column,
     Mode,
@@ -208,7 +208,7 @@ class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
 
     def refuse_where(self, master: str) -> None:
-        if master != "local" and not master.startswith("local["):
+        if not is_one_machine(master):
             where = master or "a cluster, for all that is known"
             raise TargetError(
                 f"SQLite has one file on one machine, and this query runs on {where}: a driver "

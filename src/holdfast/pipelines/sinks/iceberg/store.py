@@ -42,6 +42,7 @@ from holdfast.pipelines.sinks.iceberg.catalog import (
 )
 from holdfast.pipelines.sinks.iceberg.synced_files import note, path_of
 from holdfast.pipelines.sinks.iceberg.table import MADE_WITH, Columns, refuse_misfit
+from holdfast.pipelines.sinks.store import is_one_machine
 from holdfast.pipelines.sinks.target import Target, TargetError
 from holdfast.pipelines.sinks.turns import (
     AREA,
@@ -109,10 +110,10 @@ class IcebergStore(TurnStore[Table, str]):
 
     def open(self, schema: StructType, master: str) -> None:
         self._columns = Columns(schema)
-        if self._place.url.startswith("sqlite") and not master.startswith("local"):
+        if self._place.url.startswith("sqlite") and not is_one_machine(master):
             raise TargetError(
-                f"target: a catalog in SQLite is for one machine, and Spark runs on {master}; use "
-                "one in PostgreSQL"
+                "target: a catalog in SQLite is for one machine, and Spark runs on "
+                f"{master or 'a cluster, for all that is known'}; use one in PostgreSQL"
             )
         self._catalog = opened(self._place)
         table = self._made(self._columns)
