@@ -14,7 +14,6 @@ SPOOL = "pipelines/spool.py"
 DUE = "pipelines/due.py"
 PLANNED = "pipelines/planned.py"
 SOURCE = "pipelines/source.py"
-LISTING = "pipelines/listing.py"
 READ = "pipelines/read_range.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
