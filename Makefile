@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench spark-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,10 +123,13 @@ groups-bench: $(VENV)/.run apache ## how long groups take to settle, what heartb
 columns-bench: $(VENV)/.run ## what it costs to make columns of a log, over our client and over librdkafka
 	@$(BIN)/python bench/columns.py $(ARGS)
 
+spark-bench: $(VENV)/.run apache ## our Spark source beside the JVM connector, and beside the ceiling of the way
+	@$(BIN)/python bench/spark.py $(ARGS)
+
 attacks: $(VENV)/.run ## what hostile clients cost an honest one, beside the same CPU burnt elsewhere
 	@$(BIN)/python bench/attacks.py $(ARGS)
 
-apache: ## bring a pinned Apache Kafka into .cache/ (optional)
+apache: ## bring a pinned Apache Kafka and Spark's own connector into .cache/ (optional)
 	@scripts/apache/fetch.sh
 
 docs: $(VENV)/.run ## write the generated pages of docs/reference

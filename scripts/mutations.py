@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutations_answers import ANSWERS
 from mutations_bounds import BOUNDS
+from mutations_clusters import CLUSTERS
 from mutations_columns import COLUMNS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
@@ -13,12 +14,14 @@ from mutations_group_room import GROUP_ROOM
 from mutations_group_settings import GROUP_SETTINGS
 from mutations_groups import GROUPS
 from mutations_growth import GROWTH
+from mutations_iceberg import ICEBERG
 from mutations_lag import LAG
 from mutations_members import MEMBERS
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_places import PLACES
 from mutations_processes import PROCESSES
+from mutations_reading import READING
 from mutations_redis import REDIS
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
@@ -40,6 +43,7 @@ MUTATIONS = (
     *BOUNDS,
     *PLACES,
     *ANSWERS,
+    *CLUSTERS,
     *COLUMNS,
     *COMPACTION,
     *CONTROL,
@@ -49,6 +53,8 @@ MUTATIONS = (
     *WAITS,
     *PIPELINES,
     *TABLES,
+    *READING,
+    *ICEBERG,
     *REDIS,
     *LAG,
     *PROCESSES,

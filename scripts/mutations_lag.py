@@ -33,8 +33,8 @@ LAG: tuple[Mutation, ...] = (
         "lag: a batch's entry names no group",
         "no lag but that of batch 0",
         SOURCE,
-        "Position(end, begin.ids | ids, self._planner.options.progress)",
-        "Position(end, begin.ids | ids)",
+        "Position(end, begin.ids | ids, planner.options.progress, epochs)",
+        "Position(end, begin.ids | ids, None, epochs)",
         tests=PROGRESS_TESTS,
     ),
     one(
@@ -74,8 +74,8 @@ LAG: tuple[Mutation, ...] = (
         "lag: a topic made anew is told what its namesake had",
         "no lag, for as long as the new one is shorter",
         ENDS,
-        "None if planned.reader in work.forget else memory.offsets.get(planned.reader)",
-        "memory.offsets.get(planned.reader)",
+        "before = work.kept(memory.offsets)",
+        "before = memory.offsets",
         tests=PROGRESS_TESTS,
     ),
     one(

@@ -14,17 +14,36 @@ COPY = "pipelines/sinks/postgresql_copy.py"
 PARQUET = "pipelines/sinks/parquet_store.py"
 DELTA = "pipelines/sinks/delta_store.py"
 DELTA_TABLE = "pipelines/sinks/delta_table.py"
+TURNS = "pipelines/sinks/turns.py"
 PARQUET_TASK = "pipelines/sinks/parquet_task.py"
 DATABASE = "pipelines/sinks/database_url.py"
+TABLE_SINK = "pipelines/sinks/table_sink.py"
+TARGET = "pipelines/sinks/target.py"
+COLUMN_FIT = "pipelines/sinks/column_fit.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 MERGING_TESTS = (f"{_TESTS}merging.py",)
+SQL_TESTS = (f"{_TESTS}sql_store.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
 PARQUET_TESTS = (f"{_TESTS}parquet_store.py",)
+PARQUET_COLUMNS = (
+    f"{_TESTS}parquet_store.py::test_other_columns_are_refused_unless_files_may_differ",
+)
 DELTA_TESTS = (f"{_TESTS}delta_store.py",)
+SQL_DEATHS = (f"{_TESTS}sql_deaths.py",)
 DELTA_DEATHS = f"{_TESTS}delta_deaths.py::test_"
 
 TABLES: tuple[Mutation, ...] = (
+    # -- one transaction ---------------------------------------------------------------------------
+    one(
+        "tables: what is remembered of a batch is committed before its rows",
+        "a driver that dies between the two",
+        SQL_STORE,
+        "            self.ownership.commit_batch(connection, batch, work, self._target.table)\n",
+        "            self.ownership.commit_batch(connection, batch, work, self._target.table)\n"
+        "        with self.ownership.transaction() as connection:\n",
+        tests=SQL_DEATHS,
+    ),
     # -- which row of a key ------------------------------------------------------------------------
     one(
         "tables: of one partition an earlier row may win",
@@ -38,8 +57,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: an older version replaces a newer one",
         "a row that comes late",
         MERGING,
-        "(insert.excluded[self._target.version] >= before)",
-        "(insert.excluded[self._target.version] != before)",
+        "(version >= before)",
+        "(version != before)",
         tests=MERGING_TESTS,
     ),
     one(
@@ -187,7 +206,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: the last turn is not looked at before a commit",
         "a former owner reads the table and writes after its successor",
-        DELTA,
+        TURNS,
         '        if turn != self._told["turn"]:\n            raise FencedError(',
         '        if turn < self._told["turn"]:\n            raise FencedError(',
         tests=DELTA_TESTS,
@@ -195,16 +214,16 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: who takes a query over leaves its turn as it is",
         "two drivers of one query both commit",
-        DELTA,
+        TURNS,
         "            failure = self._commit(table, told, [])\n"
-        "            turn = self._turn_of(loaded(self._root))\n",
-        '            failure, turn = None, told["turn"]\n',
+        '            if self._turn_of(self._load()) == told["turn"]:\n',
+        "            failure = None\n            if told:\n",
         tests=DELTA_TESTS,
     ),
     one(
         "tables: Delta: an error means that nothing was committed",
         "the checkpoint after the commit finds no room",
-        DELTA,
+        TURNS,
         "                if failure is not None:\n                    logger.warning(",
         "                if failure is not None:\n                    raise failure\n"
         "                    logger.warning(",
@@ -213,7 +232,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: what failed after its commit is taken back",
         "a log that names files that are not there",
-        DELTA,
+        TURNS,
         '            if self._told["turn"] != told["turn"]:\n',
         "            if self._told:\n",
         tests=DELTA_TESTS,
@@ -221,7 +240,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Delta: a commit that failed leaves its files",
         "a disk that is full stays full",
-        DELTA,
+        TURNS,
         "                self._withdraw(told)\n                raise\n",
         "                raise\n",
         tests=(f"{DELTA_DEATHS}a_disk_that_takes_no_commit_ends_the_batch_and_leaves_nothing",),
@@ -257,16 +276,16 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Delta: how a table changes while a query runs is not looked at",
         "rows that break a constraint",
         DELTA,
-        "            refuse_misfit(table, self._columns)\n",
-        "",
+        "        refuse_misfit(table, self._columns)\n",
+        "        del table\n",
         tests=DELTA_TESTS,
     ),
     one(
         "tables: Delta: a memory that is gone is none",
         "a copy of a table gets its rows again",
         DELTA,
-        "            if self._turn_of(loaded(self._root)) != turn:\n                return None\n",
-        "            return dict(_NOTHING)\n",
+        "            if self._turn_of(self._load()) != turn:\n                return None\n",
+        "            return dict(NOTHING)\n",
         tests=DELTA_TESTS,
     ),
     one(
@@ -284,5 +303,128 @@ TABLES: tuple[Mutation, ...] = (
         "        self._schema = schema\n",
         "        self._schema = None\n",
         tests=DELTA_TESTS,
+    ),
+    # -- what a table may be, and what it is told ------------------------------------------------
+    one(
+        "tables: half a batch is told by what columns are called",
+        "a column of the user's own that is called offset",
+        TABLE_SINK,
+        "if field.metadata.get(RECORD) == wanted\n",
+        "if field.name == wanted\n",
+        tests=(
+            f"{_TESTS}sink.py::test_half_a_batch_is_told_by_what_columns_are_and_not_by_their_names",
+        ),
+    ),
+    one(
+        "tables: rows outside of a half-written batch are left out",
+        "a union takes what a column is from its first part",
+        TABLE_SINK,
+        ".otherwise(refused)",
+        ".otherwise(False)",
+        tests=(f"{_TESTS}sink.py::test_a_row_outside_of_the_batch_ends_one_that_is_half_there",),
+    ),
+    one(
+        "tables: of two columns that are the record's the first one decides",
+        "one came from a file that another query wrote",
+        TABLE_SINK,
+        "f.when(alike & due, True).when(alike & planned, False)",
+        "f.when(due, True).when(planned, False)",
+        tests=(f"{_TESTS}sink.py::test_a_row_outside_of_the_batch_ends_one_that_is_half_there",),
+    ),
+    one(
+        "tables: a table that was dropped is made anew for a query that goes on",
+        "the rows before are missing",
+        SQL_STORE,
+        "            self._refuse_without_rows(connection)\n",
+        "",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: which table has the rows is not remembered",
+        "table= is changed",
+        SQL_STORE,
+        "batch, work, self._target.table)",
+        "batch, work)",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: decimals are compared as SQLite has them",
+        "9.00 is above 10.00",
+        MERGING,
+        "            return sql.collate(sql.type_coerce(version, sql.Text), DECIMAL_ORDER)\n",
+        "            return version\n",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: a null is a key",
+        "a new row each time",
+        MERGING,
+        "        self._refuse_without_key(connection, chosen)\n",
+        "",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: a text may be cut",
+        "spaces at its end",
+        SQL_STORE,
+        "        self._refuse_too_long(connection, staging, chosen)\n",
+        "",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: a time zone is what the server's is",
+        "moments are shifted",
+        COLUMN_FIT,
+        'if getattr(ours, "timezone", False) != getattr(there, "timezone", False):',
+        "if False:",
+        tests=(f"{_TESTS}target.py",),
+    ),
+    one(
+        "tables: a decimal is rounded to what a column has",
+        "NUMERIC(10, 2) for DECIMAL(12, 4)",
+        COLUMN_FIT,
+        "    if fraction > scale:\n",
+        "    if fraction > precision:\n",
+        tests=(f"{_TESTS}target.py",),
+    ),
+    one(
+        "tables: a secret behind the question mark is taken",
+        "plans and logs show it",
+        DATABASE,
+        "if not (isinstance(value, str) and is_reference(value)):",
+        "if not isinstance(value, str):",
+        tests=(f"{_TESTS}database_url.py",),
+    ),
+    one(
+        "tables: Parquet: a name that readers pass over is taken",
+        "a table without rows",
+        PARQUET,
+        'if name.startswith(("_", ".")):',
+        'if name.startswith("_."):',
+        tests=(f"{_TESTS}parquet_store.py::test_a_name_that_readers_pass_over_is_refused",),
+    ),
+    one(
+        "tables: what is no number is a null",
+        "SQLite says nothing",
+        TARGET,
+        "if value is not None and math.isnan(value):",
+        "if value is None and not math.isnan(value or 0.0):",
+        tests=SQL_TESTS,
+    ),
+    one(
+        "tables: Parquet: a column may have two types",
+        'schema_changes="add"',
+        PARQUET,
+        "before.get(name, kind) != kind:",
+        "name not in before and kind is None:",
+        tests=PARQUET_COLUMNS,
+    ),
+    one(
+        "tables: Parquet: the columns of earlier files are forgotten",
+        "a column that comes again with another type",
+        PARQUET,
+        '"columns": {**_columns_of_files(self._manifest), **self._columns},',
+        '"columns": self._columns,',
+        tests=PARQUET_COLUMNS,
     ),
 )

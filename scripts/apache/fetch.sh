@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings the pinned Apache Kafka into .cache/apache-kafka/libs with Maven, and the tools of its last
-# version before 4.0, a tenth of that, into .cache/apache-kafka-older/libs. Optional: where Maven or
-# its repository is out of reach it says so in one line and succeeds, because nothing else needs it.
+# version before 4.0, a tenth of that, into .cache/apache-kafka-older/libs; and Spark's own connector
+# into .cache/spark-kafka/libs. Optional: where Maven or its repository is out of reach it says so in
+# one line and succeeds, because nothing else needs it.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,3 +45,4 @@ else
     exit 1
 fi
 bring "$here/older/pom.xml" apache-kafka-older
+bring "$here/spark-kafka/pom.xml" spark-kafka

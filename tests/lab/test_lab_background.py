@@ -182,6 +182,14 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
             background.DRIVER,
             ["holdfast.pipelines.stateful", "pyspark_holdfast", "holdfast.lab.soak.stateful_truth"],
         ),
+        (
+            background.SINK_KILLS,
+            [
+                "holdfast.pipelines.sinks.target_driver",
+                "pyspark_holdfast",
+                "holdfast.lab.soak.sink_truth",
+            ],
+        ),
     ],
 )
 def test_the_folders_hold_all_that_a_proof_imports(

@@ -2,7 +2,7 @@
 
 For what no broker of ours can hold yet (aborted transactions, old formats, damage), and for answers
 that come once in a year (a leader that moves, a session that is lost). Any client can read it.
-Whoever speaks another API than the four that reading needs is hung up on.
+Whoever speaks another API than those that reading needs is hung up on.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import time
 from collections import deque
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from struct import Struct as Layout
+from struct import pack
 from typing import Any, NamedTuple
 
 from holdfast.wire.batch import BatchHeader, read_header
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import decode_request, encode_response
 from holdfast.wire.frame_buffer import FrameBuffer
+from holdfast.wire.messages import fetch
 from holdfast.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -40,12 +44,27 @@ from holdfast.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from holdfast.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from holdfast.wire.messages.produce import ProduceRequest
 from holdfast.wire.schema import Request, Response
 from holdfast.wire.well_known import EARLIEST
 
 TOPIC = "canned"
 NUMBER = 0
+FIRST_OF_OURS = FetchRequest.MIN_VERSION
+_HEAD = Layout(">hhi")  # API, version, correlation id
+_OLD_FETCH = Layout(f">iiiiih{len(TOPIC)}siiqi")
+
+
+def is_of_old(frame: Any) -> bool:
+    """Return whether a request is a Fetch of a version that our wire layer does not have."""
+    key, version, _ = _HEAD.unpack_from(frame)
+    return bool(key == FetchRequest.KEY and version < FIRST_OF_OURS)
 
 
 class Entry(NamedTuple):
@@ -64,6 +83,13 @@ class Aborted(NamedTuple):
     last: int
 
 
+class CutOff(NamedTuple):
+    """What a node that was cut off from its cluster believes: that it leads, in an old epoch."""
+
+    epoch: int
+    readable: int
+
+
 class Fetched(NamedTuple):
     """What a broker was asked for."""
 
@@ -78,20 +104,29 @@ class Fetched(NamedTuple):
 @dataclass
 class _Session:
     epoch: int = 0
-    offsets: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
+    wanted: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
 
 
 class CannedLog(AbstractContextManager["CannedLog"]):
     """The log and its brokers, whose ids count from 0."""
 
     def __init__(
-        self, nodes: int = 1, *, fetch_version_max: int = FetchRequest.MAX_VERSION
+        self,
+        nodes: int = 1,
+        *,
+        fetch_version_max: int = FetchRequest.MAX_VERSION,
+        epoch: int = -1,
     ) -> None:
+        """Without an epoch the brokers are of before Kafka 2.1, and tell none."""
         self.entries: list[Entry] = []
         self.aborted: list[Aborted] = []
         self.start = 0
         self.readable: int | None = None  # None: the log's end
         self.leader = 0
+        self.epoch = epoch
+        self.cut_off: dict[int, CutOff] = {}
+        self.lacks_epochs: dict[int, int] = {}  # by node: what it has heard nothing of, and later
+        self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
         self.follower: int | None = None  # that a leader sends readers of a rack to
         self.topic_id = bytes(range(16))
         self.refusals: deque[tuple[int, int]] = deque()  # by a node: with an error, once
@@ -123,6 +158,13 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         for batch in batches:
             header: BatchHeader = read_header(batch)
             self.entries.append(Entry(header.base_offset, header.last_offset, bytes(batch)))
+
+    def elect(self, leader: int, epoch: int, *, cut_at: int | None = None) -> None:
+        """Have another node lead; its log may lack what is from an offset on."""
+        self.leader, self.epoch = leader, epoch
+        if cut_at is not None:
+            self.entries = [entry for entry in self.entries if entry.last < cut_at]
+            assert self.end == cut_at, "a batch lies across it"
 
     def __exit__(self, *_: object) -> None:
         for listener in self._listeners:
@@ -157,6 +199,11 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         with suppress(OSError):
             while data := connection.recv(1 << 16):
                 for frame in frames.feed(data):
+                    if is_of_old(frame):
+                        with self._lock:
+                            answer = self._fetch_of_old(frame)
+                        connection.sendall(answer)
+                        continue
                     header, request = decode_request(frame)
                     with self._lock:
                         response = self._answer(node, request)
@@ -176,9 +223,11 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         if isinstance(request, ApiVersionsRequest):
             return self._versions()
         if isinstance(request, MetadataRequest):
-            return self._metadata(request)
+            return self._metadata(node, request)
         if isinstance(request, ListOffsetsRequest):
-            return self._offsets(request)
+            return self._offsets(node, request)
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return self._epoch_ends(node, request)
         if isinstance(request, FetchRequest):
             return self._fetch(node, request)
         return None
@@ -186,48 +235,99 @@ class CannedLog(AbstractContextManager["CannedLog"]):
     # -- answers -----------------------------------------------------------------------------------
 
     def _versions(self) -> ApiVersionsResponse:
-        served = (ApiVersionsRequest, MetadataRequest, ListOffsetsRequest, FetchRequest)
+        served: list[type[Request]] = [
+            ApiVersionsRequest,
+            MetadataRequest,
+            ListOffsetsRequest,
+            FetchRequest,
+        ]
+        if self.epoch >= 0:
+            served.append(OffsetForLeaderEpochRequest)
         keys = [ApiVersion(api_key=c.KEY, min_version=0, max_version=c.MAX_VERSION) for c in served]
-        keys[-1].max_version = self._fetch_version_max
+        keys[3].max_version = self._fetch_version_max
         # librdkafka asks for what is new in Fetch only of who takes it in Produce, too.
         keys.append(ApiVersion(api_key=ProduceRequest.KEY, min_version=0, max_version=9))
         return ApiVersionsResponse(api_keys=keys)
 
-    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+    def _led(self, node: int) -> tuple[int, int]:
+        """Return who leads, and in which epoch, as a node believes."""
+        if node in self.cut_off:
+            return node, self.cut_off[node].epoch
+        return self.leader, self.epoch
+
+    def _refusal(self, node: int, epoch: int) -> int:
+        """Return why a node does not answer who believes in a leader's epoch; 0: it does."""
+        leader, own = self._led(node)
+        if epoch >= 0 and own >= 0 and epoch != own:
+            return ErrorCode.FENCED_LEADER_EPOCH if epoch < own else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return 0 if node in {leader, self.follower} else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _metadata(self, node: int, request: MetadataRequest) -> MetadataResponse:
         brokers = [
-            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=one.getsockname()[1])
-            for node, one in enumerate(self._listeners)
+            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.getsockname()[1])
+            for number, one in enumerate(self._listeners)
         ]
+        leader, epoch = self._led(node)
         nodes = list(range(len(brokers)))
         partition = MetadataResponsePartition(
-            partition_index=NUMBER, leader_id=self.leader, leader_epoch=-1, replica_nodes=nodes,
+            partition_index=NUMBER, leader_id=leader, leader_epoch=epoch, replica_nodes=nodes,
             isr_nodes=nodes,
         )  # fmt: skip
         topic = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=[partition])
         unknown = [
             MetadataResponseTopic(name=one.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for one in request.topics or ()
-            if one.name != TOPIC
+            if one.name != TOPIC or node in self.deleted_on
         ]
+        topics = unknown if node in self.deleted_on else [topic, *unknown]
         return MetadataResponse(
-            brokers=brokers, cluster_id="canned", controller_id=0, topics=[topic, *unknown]
+            brokers=brokers, cluster_id="canned", controller_id=0, topics=topics
         )
 
-    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _offsets(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
             told = [
                 ListOffsetsPartitionResponse(
                     partition_index=one.partition_index,
-                    offset=self.start if one.timestamp == EARLIEST else self._readable(),
+                    error_code=self._refusal(node, one.current_leader_epoch),
+                    offset=self.start if one.timestamp == EARLIEST else self._readable(node),
+                    leader_epoch=self._led(node)[1],
                 )
                 for one in topic.partitions
             ]
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=told))
         return ListOffsetsResponse(topics=topics)
 
-    def _readable(self) -> int:
+    def _readable(self, node: int) -> int:
+        if node in self.cut_off:
+            return self.cut_off[node].readable
         return self.end if self.readable is None else self.readable
+
+    def _epoch_ends(
+        self, node: int, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        topics = []
+        for topic in request.topics:
+            told = []
+            for one in topic.partitions:
+                refusal = self._refusal(node, one.current_leader_epoch)
+                epoch, end = (-1, -1) if refusal else self._epoch_end(one.leader_epoch)
+                told.append(
+                    EpochEndOffset(
+                        error_code=refusal, partition=one.partition, leader_epoch=epoch,
+                        end_offset=end,
+                    )
+                )  # fmt: skip
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=told))
+        return OffsetForLeaderEpochResponse(topics=topics)
+
+    def _epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the newest epoch up to this one, and where the next one begins."""
+        begun = [(read_header(entry.data).leader_epoch, entry.first) for entry in self.entries]
+        older = [one for one, _ in begun if one <= epoch]
+        newer = [first for one, first in begun if one > epoch]
+        return (max(older), min(newer, default=self.end)) if older else (-1, -1)
 
     def _fetch(self, node: int, request: FetchRequest) -> FetchResponse | None:
         if self.hang_ups and self.hang_ups[0] == node:
@@ -240,21 +340,23 @@ class CannedLog(AbstractContextManager["CannedLog"]):
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
-                del session.offsets[forgotten.topic, forgotten.topic_id, number]
+                del session.wanted[forgotten.topic, forgotten.topic_id, number]
         for topic in request.topics:
             for one in topic.partitions:
-                session.offsets[topic.topic, topic.topic_id, one.partition] = one.fetch_offset
+                session.wanted[topic.topic, topic.topic_id, one.partition] = one
         named = sum(len(topic.partitions) for topic in request.topics)
         responses = []
-        for (topic_name, topic_id, number), offset in session.offsets.items():
+        for (topic_name, topic_id, number), one in session.wanted.items():
+            offset = one.fetch_offset
             self.fetched.append(
                 Fetched(
                     node, offset, request.session_epoch, named, request.rack_id, request.max_bytes
                 )
             )
             is_known = topic_name == TOPIC or topic_id == self.topic_id
+            is_known = is_known and node not in self.deleted_on
             data = (
-                self._read(node, offset, request)
+                self._read(node, one, request)
                 if is_known
                 else PartitionData(
                     error_code=ErrorCode.UNKNOWN_TOPIC_ID, aborted_transactions=None, records=None
@@ -265,9 +367,24 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                 responses.append(
                     FetchableTopicResponse(topic=topic_name, topic_id=topic_id, partitions=[data])
                 )
-        if not any(one.partitions[0].records for one in responses):
+        if not any(answer.partitions[0].records for answer in responses):
             time.sleep(min(request.max_wait_ms, 20) / 1000)  # as long polls do
         return FetchResponse(session_id=session_id, responses=responses)
+
+    def _fetch_of_old(self, frame: Any) -> bytes:
+        """Answer a Fetch of version 3, by hand: one partition, and no session or isolation."""
+        _, version, correlation = _HEAD.unpack_from(frame)
+        assert version == FIRST_OF_OURS - 1, f"Fetch {version}"
+        asked = _OLD_FETCH.unpack(bytes(frame)[-_OLD_FETCH.size :])
+        offset, bytes_max = asked[-2:]
+        self.fetched.append(Fetched(0, offset, -1, 1, "", bytes_max))
+        data = PartitionData(aborted_transactions=None)
+        self._put_records(data, offset, bytes_max, self.end, 0)
+        records = bytes(data.records or b"")
+        name = TOPIC.encode()
+        body = pack(">iii", correlation, 0, 1) + pack(">h", len(name)) + name
+        body += pack(">iihqi", 1, NUMBER, 0, self.end, len(records)) + records
+        return pack(">i", len(body)) + body
 
     def _session(self, node: int, request: FetchRequest) -> tuple[int, _Session | None]:
         if request.session_epoch <= 0:
@@ -283,8 +400,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         found.epoch += 1
         return request.session_id, found
 
-    def _read(self, node: int, offset: int, request: FetchRequest) -> PartitionData:
-        readable = self._readable()
+    def _read(self, node: int, wanted: FetchPartition, request: FetchRequest) -> PartitionData:
+        offset = wanted.fetch_offset
+        readable = self._readable(node)
         data = PartitionData(
             high_watermark=readable, last_stable_offset=readable, log_start_offset=self.start,
             aborted_transactions=None, records=b"",
@@ -293,16 +411,29 @@ class CannedLog(AbstractContextManager["CannedLog"]):
             data.error_code = self.refusals.popleft()[1]
         elif node == self.leader and self.follower is not None and request.rack_id:
             data.preferred_read_replica = self.follower
-        elif node not in {self.leader, self.follower}:
-            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif refusal := self._refusal(node, wanted.current_leader_epoch):
+            data.error_code = refusal
+        elif cut := self._parting(node, wanted):
+            data.diverging_epoch = cut
         elif not self.start <= offset <= self.end:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         elif self.lagging:
             self.lagging -= 1
             data.high_watermark = data.last_stable_offset = offset
         else:
-            self._put_records(data, offset, min(self._bounds_of(request)), request.isolation_level)
+            bytes_max = min(self._bounds_of(request))
+            self._put_records(data, offset, bytes_max, readable, request.isolation_level)
         return data
+
+    def _parting(self, node: int, wanted: FetchPartition) -> fetch.EpochEndOffset | None:
+        """Return where the log is another one than what the reader has read. None: nowhere."""
+        last = wanted.last_fetched_epoch
+        if last < 0:
+            return None
+        epoch, end = self._epoch_end(min(last, self.lacks_epochs.get(node, last + 1) - 1))
+        if epoch == last and wanted.fetch_offset <= end:
+            return None
+        return fetch.EpochEndOffset(epoch=epoch, end_offset=end)
 
     @staticmethod
     def _bounds_of(request: FetchRequest) -> list[int]:
@@ -310,11 +441,11 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         return [request.max_bytes, *of_partitions]
 
     def _put_records(
-        self, data: PartitionData, offset: int, bytes_max: int, isolation: int
+        self, data: PartitionData, offset: int, bytes_max: int, readable: int, isolation: int
     ) -> None:
         taken: list[Entry] = []
         for entry in self.entries:
-            if offset <= entry.last < self._readable():
+            if offset <= entry.last < readable:
                 size = sum(len(one.data) for one in taken)
                 if taken and size + len(entry.data) > bytes_max:
                     break

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from redis import Redis
     from tests.pipelines.bench import Bench
-    from tests.pipelines.redis_server import RedisServer
+
+    from holdfast.lab.soak.redis_server import RedisServer
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
 
@@ -186,14 +187,14 @@ def topics(bootstrap: str) -> Topics:
 @pytest.fixture(scope="module")
 def no_consumer_outlives_the_cluster() -> Iterator[None]:
     """What is kept for the next range would go on talking on standard error to brokers gone."""
-    from holdfast.pipelines import read_range, topic_ids  # noqa: PLC0415 - only who asks pays
-    from holdfast.pipelines.reading import wire_range  # noqa: PLC0415 - as above
+    from holdfast.pipelines import read_range  # noqa: PLC0415 - only who asks pays
+    from holdfast.pipelines.reading import told_offsets, wire_range  # noqa: PLC0415 - as above
 
     yield
     for module in (read_range, wire_range):
         while module._idle:
             module._idle.popitem()[1].close()
-    topic_ids._admins.clear()
+    told_offsets.admins.clear()
 
 
 @pytest.fixture(scope="package")
@@ -227,7 +228,7 @@ def postgresql() -> Iterator[str]:
 @pytest.fixture(scope="package")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Return a server that nobody kills."""
-    from tests.pipelines import redis_server as redis  # noqa: PLC0415 - redis-py is an extra
+    from holdfast.lab.soak import redis_server as redis  # noqa: PLC0415 - redis-py is an extra
 
     if redis.program() is None:
         pytest.skip(redis.MISSING)

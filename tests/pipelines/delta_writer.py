@@ -14,7 +14,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import types as spark
-from tests.pipelines.parquet_writer import SCHEMA, STEP, batch, main, write
+from tests.pipelines.parquet_writer import CHANGE, LOOK, SCHEMA, batch, main, write
 
 from holdfast.pipelines.sinks.delta_store import DeltaStore
 from holdfast.pipelines.sinks.target import Target
@@ -33,15 +33,15 @@ def begun(root: Path, **more: Any) -> DeltaStore:
     return store
 
 
-def stepped(call: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
+def stepped(call: Callable[..., Any], before: str | None, after: str) -> Callable[..., Any]:
     """Make a step of what comes after a call, and of what comes before it."""
 
     @wraps(call)
     def steps(*arguments: Any, **named: Any) -> Any:
-        if before:
-            sys.audit(STEP)
+        if before is not None:
+            sys.audit(before)
         result = call(*arguments, **named)
-        sys.audit(STEP)
+        sys.audit(after)
         return result
 
     return steps
@@ -50,9 +50,9 @@ def stepped(call: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
 def step_into_calls() -> None:
     """A table that was read may be old at once; a commit has a before and an after."""
     patched: Any = DeltaTable
-    patched.__init__ = stepped(DeltaTable.__init__, before=False)
-    patched.create_write_transaction = stepped(DeltaTable.create_write_transaction, before=True)
-    patched.create = stepped(DeltaTable.create, before=True)
+    patched.__init__ = stepped(DeltaTable.__init__, None, LOOK)
+    patched.create_write_transaction = stepped(DeltaTable.create_write_transaction, CHANGE, LOOK)
+    patched.create = stepped(DeltaTable.create, CHANGE, LOOK)
 
 
 if __name__ == "__main__":

@@ -99,22 +99,30 @@ def write(store: FileStore, what: Batch) -> None:
     store.commit(what, work, staged(store, what, *tasks))
 
 
-STEPS = ("os.rename", "os.mkdir", "open", "os.rmdir", "os.remove", "os.listdir", "os.scandir")
-STEP = "holdfast.step"  # an event of our own, for what Python sees no steps of
+CHANGES = frozenset({"os.rename", "os.mkdir", "os.rmdir", "os.remove"})
+LOOKS = frozenset({"os.listdir", "os.scandir"})
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT  # of a file that is opened
+# Events of our own, for what Python sees no steps of.
+CHANGE, LOOK = "holdfast.change", "holdfast.look"
 STOPPED = 9
 
 
-def at_step(root: Path, number: int, act: Callable[[], None]) -> None:
+def at_step(root: Path, number: int, act: Callable[[], None], *, looks: bool = True) -> None:
     """Have `act` called before the n-th step below `root` from now on.
 
-    A hook stays as long as its interpreter: this is for processes that end by it.
+    Without `looks` only what changes something is a step: who dies before a look leaves the same
+    as who dies before the next change. A hook stays as long as its interpreter: this is for
+    processes that end by it.
     """
     steps = [0]
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if steps[0] < 0 or event not in {*STEPS, STEP}:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if steps[0] < 0:
             return
-        if event == STEP or _is_below(root, arguments[0]):
+        changes = event in {*CHANGES, CHANGE} or (event == "open" and arguments[2] & WRITES)
+        if not changes and not (looks and event in {*LOOKS, LOOK, "open"}):
+            return
+        if event in {CHANGE, LOOK} or _is_below(root, arguments[0]):
             steps[0] += 1
             if steps[0] == number:
                 steps[0] = -1  # what is done meanwhile counts for nothing
@@ -134,7 +142,7 @@ Opened = Callable[[Path], FileStore]
 
 def die(root: Path, number: int, opened: Opened) -> None:
     """Write two batches, and end before the n-th step."""
-    at_step(root, number, lambda: os._exit(STOPPED))
+    at_step(root, number, lambda: os._exit(STOPPED), looks=False)
     store = opened(root)
     for each in range(3):
         write(store, batch(each))

@@ -1,8 +1,8 @@
-"""A writer of Redis batches without Spark, and deaths of it at any command that it sends.
+"""A writer of Redis batches without Spark, and deaths of it at any script that it sends.
 
     python -m tests.pipelines.redis_writer URL send|answer VERSION
 
-runs it again and again, each time in a process of its own, which ends before its n-th command is
+runs it again and again, each time in a process of its own, which ends before its n-th script is
 sent, or when that is sent and unanswered. Each time another writer goes on, and the table has to be
 what the log makes of it. Says how often, until a writer came to its end.
 """
@@ -205,18 +205,24 @@ def write_all(url: str, checkpoint: str, **of: Any) -> None:
 
 
 def die_at(place: str, number: int) -> None:
-    """End this process before its n-th command is sent, or before an answer is read."""
-    name = {"send": "send_packed_command", "answer": "read_response"}[place]
-    as_it_is = getattr(AbstractConnection, name)
+    """End this process before its n-th script is sent, or when that is sent and unanswered.
+
+    All that changes anything is a script. Who dies before another command leaves what somebody
+    leaves who dies before the next script.
+    """
+    as_it_is: Any = AbstractConnection.send_packed_command
     steps = [0]
 
-    def counted(*arguments: Any, **named: Any) -> Any:
-        steps[0] += 1
+    def counted(connection: Any, command: Any, *more: Any, **named: Any) -> None:
+        steps[0] += b"EVALSHA" in b"".join(command)
+        if steps[0] == number and place == "send":
+            os._exit(STOPPED)
+        as_it_is(connection, command, *more, **named)
         if steps[0] == number:
             os._exit(STOPPED)
-        return as_it_is(*arguments, **named)
 
-    setattr(AbstractConnection, name, counted)
+    patched: Any = AbstractConnection
+    patched.send_packed_command = counted
 
 
 def left_by(log: Sequence[Row], *, versioned: bool) -> tuple[dict[str, dict[str, str]], set[str]]:

@@ -268,3 +268,11 @@ def test_java_s_stores_are_opened(
     with pytest.raises(OptionError, match="the client refuses its options: ") as refused:
         check(properties)
     assert (keys / "certificate").read_text().strip() not in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [1_000, 50_000, 999_999, 1_000_000, 52_428_800])
+def test_a_fetch_may_be_as_small_as_java_takes_it(size: int) -> None:
+    """Librdkafka alone wants it to be no smaller than a producer's message."""
+    given = parse({**GOOD, "kafka.fetch.max.bytes": str(size)}, "batch").client
+    check(given)
+    assert consumer_settings(given)["fetch.max.bytes"] == str(size)

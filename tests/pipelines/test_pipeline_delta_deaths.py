@@ -39,7 +39,7 @@ def test_a_writer_that_dies_at_any_step_leaves_each_batch_whole_or_not_at_all(
     tmp_path: Path,
 ) -> None:
     left = ran("die", tmp_path)
-    assert len(left) > 60, "it came to its end too soon to have died anywhere"
+    assert len(left) > 25, "it came to its end too soon to have died anywhere"
     for root in left:
         if (root / "kept" / "_delta_log").exists():
             assert numbers(root) in ([], [0, 1], [0, 1, 2, 3]), f"step {root.name}"

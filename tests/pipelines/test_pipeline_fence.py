@@ -18,12 +18,13 @@ from holdfast.pipelines.fence import (
     FencedError,
     Ownership,
     TransactionError,
+    gaps,
     offsets,
     open_engine,
     queries,
 )
 from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.planned import Batch, Planned, Reader
 
 P, Q = Reader(Partition("t", 0)), Reader(Partition("t", 1))
 TWIN = Reader(Partition("t", 0), 1)
@@ -101,6 +102,23 @@ def test_who_writes_rows_can_not_end_the_transaction(
         end_it()
     assert known(owner) == {}
     assert count(engine) == 0
+
+
+@pytest.mark.postgresql
+def test_a_server_that_goes_before_the_commit_is_named_as_what_it_is(postgresql: str) -> None:
+    """Goal: nobody looks for a fault in what writes the rows. Method: the session is ended."""
+    engine = open_engine(postgresql)
+    owner = Ownership.take(engine, "of a server that goes")
+
+    def write() -> None:
+        with owner.transaction() as connection:
+            session = connection.scalar(sql.text("SELECT pg_backend_pid()"))
+            with engine.connect() as other:
+                other.execute(sql.text(f"SELECT pg_terminate_backend({session})"))
+
+    with pytest.raises(sql.exc.OperationalError, match=r"terminating|closed"):
+        write()
+    engine.dispose()
 
 
 def test_an_error_that_was_passed_over_is_taken_back_or_told(engine: Engine) -> None:
@@ -264,6 +282,37 @@ def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) 
     )
 
 
+def test_what_the_log_lacked_is_told_in_the_transaction_of_the_batch(engine: Engine) -> None:
+    """Method: a batch that is rolled back, the same one again, and one that lacks nothing."""
+    owner = Ownership.take(engine, "q")
+    ranges = (
+        Planned(P, 3, 9, "x", gaps=((3, 5), (6, 7))),
+        Planned(TWIN, 3, 9, "x", gaps=((3, 5),)),
+        Planned(Q, 0, 4),
+    )
+
+    def told() -> list[tuple[object, ...]]:
+        with engine.begin() as connection:
+            return [tuple(row) for row in connection.execute(sql.select(gaps))]
+
+    def die_before_the_commit() -> None:
+        with owner.transaction() as connection:
+            owner.commit_batch(connection, batch(4, ranges=ranges), Work(rows=Rows.ALL))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        die_before_the_commit()
+    assert told() == []
+    for number, lacking in ((4, ranges), (5, ())):
+        with owner.transaction() as connection:
+            owner.commit_batch(connection, batch(number, ranges=lacking), Work(rows=Rows.ALL))
+    assert sorted(told()) == [
+        ("q", "here", 4, "t", 0, 0, 3, 5, "x"),
+        ("q", "here", 4, "t", 0, 0, 6, 7, "x"),
+        ("q", "here", 4, "t", 0, 1, 3, 5, "x"),
+    ]
+
+
 def test_an_id_that_was_spelt_as_librdkafka_does_is_the_same(engine: Engine) -> None:
     owner = Ownership.take(engine, "q")
     moves = (Due(P, 0, 0, 3, None, "q+/w"), Due(Q, 0, 0, 3, None))
@@ -305,9 +354,29 @@ def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
         thread.join(60)
     owner = Ownership.take(engine, "q")
     assert owner.epoch == 11
-    assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, Last(None, None, None))
+    last = Last(None, None, None, by_place=False)
+    assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, last)
     with owner.transaction() as connection:
         owner.advance(connection, [Due(TWIN, 0, 0, 0, None, "x")])
     assert known(owner) == {P: 5, Q: 6, TWIN: 0}
     names = set(sql.inspect(engine).get_table_names())
-    assert names == {"data", queries.name, offsets.name}
+    assert names == {"data", queries.name, offsets.name, gaps.name}
+
+
+def test_sources_may_change_their_places(engine: Engine) -> None:
+    """All at once: on the way one has the other's number."""
+    owner = Ownership.take(engine, "q")
+    three = (TWIN, Reader(Partition("t", 0), 2))
+    moves = tuple(Due(reader, 0, 0, 3 + n, None, "x") for n, reader in enumerate((P, *three)))
+    with owner.transaction() as connection:
+        owner.commit_batch(connection, batch(0), Work(rows=Rows.ALL, moves=moves))
+    names = {P: TWIN, TWIN: three[1], three[1]: P}
+    work = Work(rows=Rows.ALL, renamed=names, moves=(Due(P, 5, 5, 9, 5, "x"),))
+    with owner.transaction() as connection:
+        owner.commit_batch(connection, batch(1), work)
+    assert known(owner) == {TWIN: 3, three[1]: 4, P: 9}
+    assert {stored.topic_id for stored in owner.memory().offsets.values()} == {"x"}
+    assert owner.memory().last == Last("here", 1, "plan")
+    gone = Work(rows=Rows.ALL, renamed={Q: P})
+    with pytest.raises(FencedError, match="is not there any more"), owner.transaction() as again:
+        owner.commit_batch(again, batch(2), gone)

@@ -91,6 +91,17 @@ def test_a_key_that_is_not_text_ends_no_query(topics: Topics) -> None:
     with Driver(topics.bootstrap) as driver:
         answer = driver.send(request, node=driver.leader(topic, 0), version=BY_NAME)
     assert answer.responses[0].partition_responses[0].error_code == 0
+    # A worker has read many headers before: the interpreter calls what it has called often in
+    # another way, in which nobody sees the client's error.
+    many = topics.create(1)
+    part = PartitionProduceData(
+        index=0, records=bytes(build_batch([Record(b"k", b"v", now, (("x", b"1"),))] * 200))
+    )
+    topics.settle(many, 1)
+    request.topic_data = [TopicProduceData(name=many, partition_data=[part])]
+    with Driver(topics.bootstrap) as driver:
+        driver.send(request, node=driver.leader(many, 0), version=BY_NAME)
+    assert read(topics, many, 200, **LIBRDKAFKA) == [[("x", b"1")]] * 200
     # librdkafka tells the bytes of the first one only.
     for more, second in (({}, "\ufffdCD"), (LIBRDKAFKA, "\ufffd")):
         assert read(topics, topic, 3, **more) == [

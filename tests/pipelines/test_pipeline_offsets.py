@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.pipelines import offsets as moves
-from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Position, Range
+from holdfast.pipelines.offsets import (
+    Gaps,
+    Known,
+    Offsets,
+    OffsetsError,
+    Partition,
+    Position,
+    Range,
+)
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
@@ -73,9 +81,9 @@ def test_an_id_that_is_not_told_proves_nothing() -> None:
 
 
 def test_a_beginning_past_the_end_is_said() -> None:
-    assert moves.out_of_log({A: 9, B: 4}, {A: 5, B: 4}) == [
-        "a-0: startingOffsets is 9, but the log ends at 5"
-    ]
+    assert moves.out_of_log({A: 9, B: 4}, {A: 5, B: 4}) == {
+        A: "startingOffsets is 9, but the log ends at 5"
+    }
 
 
 def test_named_offsets_are_resolved() -> None:
@@ -125,11 +133,11 @@ def test_ranges_leave_out_what_is_not_due() -> None:
 
 
 def test_loss_is_said_with_the_offsets() -> None:
-    assert moves.aged_out({A: 5, B: 5}, {A: 9, B: 5}) == [
-        "a-0: offsets 5 to 8 are gone, the log starts at 9"
-    ]
-    assert moves.cut_short({A: 5, B: 5}, {A: 3, B: 5})[0].startswith("a-0: read up to 5")
-    assert moves.vanished({A: 1, B: 1}, [B]) == ["a-0: no longer exists"]
+    assert moves.aged_out({A: 5, B: 5}, {A: 9, B: 5}) == {
+        A: "offsets 5 to 8 are gone, the log starts at 9"
+    }
+    assert moves.cut_short({A: 5, B: 5}, {}, Known({A: 3, B: 5}, {}))[A].startswith("read up to 5")
+    assert moves.vanished({A: 1, B: 1}, [B]) == {A: "no longer exists"}
 
 
 def test_special_offsets_are_kafkas() -> None:
@@ -166,12 +174,43 @@ def test_no_loss_where_nothing_is_known_or_nothing_is_missing() -> None:
     """Method: a partition of which the cluster told nothing, and two that stand at its edges."""
     start = {Partition("a", 0): 7, Partition("a", 1): 5, Partition("a", 2): 0}
     edges = {Partition("a", 1): 5, Partition("a", 2): 0}
-    assert moves.aged_out(start, edges) == []
-    assert moves.cut_short(start, edges) == []
-    assert moves.out_of_log(start, edges) == []
+    assert moves.aged_out(start, edges) == {}
+    assert moves.cut_short(start, {}, Known(edges, {})) == {}
+    assert moves.out_of_log(start, edges) == {}
     above, below = {Partition("a", 1): 6}, {Partition("a", 1): 4}
-    assert moves.cut_short(start, above) == []
-    assert moves.aged_out(start, below) == []
-    assert moves.cut_short(start, below) == [
-        "a-1: read up to 5, but the log ends at 4: it was truncated, or its topic was made anew"
-    ]
+    assert moves.cut_short(start, {}, Known(above, {})) == {}
+    assert moves.aged_out(start, below) == {}
+    assert moves.cut_short(start, {}, Known(below, {})) == {
+        B: "read up to 5, but the log ends at 4: it was truncated, or its topic was made anew"
+    }
+
+
+def test_epochs_and_gaps_stand_beside_the_numbers() -> None:
+    position = Position({A: 9, B: 2}, {"a": "x"}, None, {A: 3}, {A: ((3, 5), (6, 7))})
+    told = moves.position_to_json(position)
+    gaps = {"0": [[3, 5], [6, 7]]}
+    assert told == {"a": {"id": "x", "0": 9, "1": 2, "epochs": {"0": 3}, "gaps": gaps}}
+    text = '{"a":{"id":"x","0":9,"1":2,"epochs":{"0":3},"gaps":{"0":[[3,5],[6,7]]}}}'
+    assert moves.position_from_text(text) == position
+    assert moves.ranges({A: 3, B: 2}, position.offsets, position.gaps) == [Range(A, 5, 9)]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        '"gaps":[]', '"gaps":{"0":[]}', '"gaps":{"0":[3,9]}', '"gaps":{"0":[[3]]}',
+        '"gaps":{"0":[[9,3]]}', '"gaps":{"0":[[3,"9"]]}', '"gaps":{"x":[[3,9]]}',
+        '"gaps":{"0":[[-1,9]]}', '"gaps":{"0":[[3,9,12]]}', '"gaps":{"0":7}', '"epochs":7',
+        '"epochs":{"0":"3"}', '"epochs":{"x":3}',
+    ],
+)  # fmt: skip
+def test_what_is_no_epoch_and_no_gap_is_refused(beside: str) -> None:
+    with pytest.raises(OffsetsError):
+        moves.position_from_text('{"a":{"0":9,' + beside + "}}")
+
+
+def test_gaps_that_adjoin_are_one() -> None:
+    late: Gaps = {A: ((3, 5),), B: ((1, 2),)}
+    more: Gaps = {A: ((5, 7),), C: ((0, 4),)}
+    assert moves.with_gaps(late, more) == {A: ((3, 7),), B: ((1, 2),), C: ((0, 4),)}
+    assert moves.with_gaps({A: ((3, 5),)}, {A: ((6, 7),)}) == {A: ((3, 5), (6, 7))}

@@ -12,6 +12,7 @@ import pytest
 from holdfast.pipelines.intake.bounds import ByTime
 from holdfast.pipelines.intake.client_options import REFUSED, RENAMED, SECRETS, TEXTS
 from holdfast.pipelines.intake.connection import consumer_settings
+from holdfast.pipelines.intake.gone_data import GoneData
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.options import ELSEWHERE, KNOWN, SourceOptions, parse
@@ -40,7 +41,6 @@ def test_defaults_are_the_jvm_connectors() -> None:
         tasks_min=None,
         task_rows_max=None,
         headers=False,
-        fail_on_data_loss=True,
         poll_timeout_ms=120_000,
         offset_retries=None,
         offset_pause_ms=None,
@@ -76,7 +76,7 @@ def test_case_of_names_does_not_matter() -> None:
     given = {**GOOD, "STARTINGOFFSETS": "Earliest", "failondataloss": "False"}
     options = parse(given, "stream")
     assert options.starting == EARLIEST
-    assert not options.fail_on_data_loss
+    assert options.gone == GoneData("skip")
 
 
 def test_assign_and_offsets_by_partition() -> None:
@@ -131,7 +131,7 @@ def test_every_known_option_is_taken() -> None:
         tasks_min=4,
         task_rows_max=5,
         headers=True,
-        fail_on_data_loss=False,
+        gone=GoneData("skip"),
         poll_timeout_ms=6,
         fetch_bytes=8,
         offset_retries=0,
@@ -271,7 +271,7 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ({"kafka.bootstrap.servers": "x"}, "stream", ONE),
         ({**GOOD, "subscribePattern": "a.*"}, "stream", ONE),
         ({**PATTERN, "subscribePattern": " "}, "stream",
-         "subscribePattern: is empty; give a pattern for whole names"),
+         "subscribePattern: is empty; give one that topics' names have"),
         ({**PATTERN, "subscribePattern": "(?=a)"}, "stream",
          "subscribePattern: '(?=a)' is not in RE2's syntax: *re2/wiki/Syntax)"),
         ({**GOOD, "subscribe": " , "}, "stream", "subscribe: no topic is named"),
@@ -432,3 +432,42 @@ def test_the_reference_names_what_is_refused_and_nothing_else_is() -> None:
     by_value = {"ssl.truststore.type", "ssl.keystore.type", "JKS"}
     callbacks = {name for name in REFUSED if name.endswith("_cb")}
     assert named - by_value - callbacks == REFUSED.keys() - callbacks
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({}, GoneData("fail")),
+        ({"goneData": "Skip"}, GoneData("skip")),
+        ({"goneData": "skip", "failOnDataLoss": "false"}, GoneData("skip")),
+        ({"goneData": '{"u":"skip","t":"fail"}'}, GoneData("fail", (("t", "fail"), ("u", "skip")))),
+        (
+            {"goneData": '{"t":"fail"}', "failOnDataLoss": "false"},
+            GoneData("skip", (("t", "fail"),)),
+        ),
+        ({"goneData": "reset", "startingOffsets": "earliest"}, GoneData("reset")),
+    ],
+)
+def test_what_becomes_of_gone_data(given: dict[str, str], meant: GoneData) -> None:
+    found = parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **given}, "stream").gone
+    assert found == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"goneData": "ignore"}, "goneData: 'ignore' is no policy; use fail, skip"),
+        ({"goneData": "{}"}, "goneData: '{}' is no policy by topic"),
+        ({"goneData": '{"t":"ignore"}'}, "is no policy by topic"),
+        ({"goneData": "skip", "failOnDataLoss": "true"}, "is not what failOnDataLoss says"),
+        ({"goneData": "fail", "failOnDataLoss": "false"}, "is not what failOnDataLoss says"),
+        ({"goneData": "reset", "startingTimestamp": "7"}, "reset needs startingOffsets"),
+        ({"goneData": '{"t":"reset"}', "startingOffsets": '{"t":{"0":1}}'}, "reset needs"),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(given: dict[str, str], words: str) -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **given}
+    with pytest.raises(OptionError, match=words):
+        parse(options, "stream")
+    with pytest.raises(OptionError, match="goneData: a batch query is not reset"):
+        parse({**options, "goneData": "reset", "failOnDataLoss": "false"}, "batch")

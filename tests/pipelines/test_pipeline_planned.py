@@ -20,6 +20,7 @@ from holdfast.pipelines.planned import (
     Planned,
     Reader,
     parse_offset_log,
+    places,
     planned_ranges,
 )
 
@@ -65,9 +66,10 @@ def test_two_sources_of_one_topic_have_ranges_of_their_own() -> None:
     after = [Position({P: 9}), None, Position({P: 4, Q: 1})]
     assert planned_ranges(before, after) == (
         Planned(Reader(P, 0), 3, 9),
-        Planned(Reader(P, 1), 1, 4),
-        Planned(Reader(Q, 0), 1, 1),
-    )
+        Planned(Reader(P, 2), 1, 4),
+        Planned(Reader(Q, 2), 1, 1),
+    ), "their places tell them apart, whatever else each of them reads"
+    assert places(before) == {P: (0, 2), Q: (2,)}
     assert str(Reader(P, 1)) == "t-0, source 1"
     assert str(Reader(P, 0)) == "t-0"
 
@@ -103,6 +105,7 @@ def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
     assert first.ranges == (Planned(Reader(P), 2, 2, "x"),)
     assert second.ranges == (Planned(Reader(P), 2, 7, "x"),)
     assert (second.number, second.checkpoint, second.stateful) == (1, "the-id", False)
+    assert (first.known, second.known) == ({}, {P: (0,)})
     assert first.plan != second.plan
     with pytest.raises(PlanError, match="offsets/2"):
         checkpoint.batch(2)
@@ -176,3 +179,9 @@ def test_a_checkpoint_of_this_machine_needs_no_spark(
     found = runpy.run_module(planned.__name__, run_name="planned", alter_sys=True)
     (tmp_path / "metadata").write_text('{"id":"x"}')
     assert found["Checkpoint"](str(tmp_path)).id() == "x"
+
+
+def test_what_the_log_lacked_is_part_of_the_plan() -> None:
+    told = parse_offset_log(HEAD + '{"t":{"0":9,"epochs":{"0":3},"gaps":{"0":[[1,2],[3,5]]}}}', "x")
+    before = [Position({P: 3})]
+    assert planned_ranges(before, told) == (Planned(Reader(P), 3, 9, gaps=((1, 2), (3, 5))),)

@@ -26,7 +26,7 @@ from holdfast.pipelines.fence import FencedError, open_engine
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
-from holdfast.pipelines.sinks.postgresql_copy import conninfo
+from holdfast.pipelines.sinks.database_url import connection_arguments
 from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
@@ -149,6 +149,19 @@ def test_every_type_arrives_as_it_was(opened: Opened, engine: Engine) -> None:
     )
 
 
+def test_a_text_that_ends_a_copy_is_a_text(url: str, engine: Engine) -> None:
+    """PostgreSQL reads no further than a line of a backslash and a dot, unless it is quoted."""
+    store = PostgresqlStore(url, "q", Target(table="kept"))
+    store.open(spark.StructType([spark.StructField("number", spark.StringType())]), "local")
+    texts = ["\\.", None, "", "a", "\n\\.\n", '"']
+    rows = pa.RecordBatch.from_pydict({"number": pa.array(texts, pa.string())})
+    store.commit(batch(), ALL, copied(store, 0, [rows]))
+    with engine.begin() as connection:
+        found = [row[0] for row in connection.exec_driver_sql("SELECT number FROM kept")]
+    assert found == texts
+    store.close()
+
+
 def test_what_tasks_copied_is_there_when_it_is_committed_and_not_before(
     opened: Opened, engine: Engine
 ) -> None:
@@ -187,7 +200,7 @@ def test_a_driver_that_was_replaced_commits_nothing_and_its_tasks_hinder_nobody(
     """A task of the former driver is in the middle of its rows while the next one takes over."""
     before = opened()
     late = before.task(batch())(iter([records(1)]))
-    with psycopg.connect(conninfo(url)) as holding:
+    with psycopg.connect(**connection_arguments(url)) as holding:
         holding.execute(f"LOCK TABLE {before._staging().name} IN ROW EXCLUSIVE MODE")
         after = opened()
         after.commit(batch(), ALL, copied(after, 0, [records(1)]))
@@ -272,7 +285,8 @@ def test_a_password_is_a_reference_wherever_it_lies(
     sent = pickle.dumps([store, store.task(batch())])
     assert b"swordfish" not in sent
     assert b"STORE_PASSWORD" in sent
-    assert "swordfish" in conninfo(with_user.format("env:STORE_PASSWORD"))
+    given = connection_arguments(with_user.format("env:STORE_PASSWORD"))
+    assert given["password"] == "swordfish"
     store.commit(batch(), ALL, copied(store, 0, [records(1)]))
     store.close()
     monkeypatch.delenv("STORE_PASSWORD")

@@ -1,7 +1,7 @@
 """Goal: a table in Redis has of each key what the rules name, whoever dies, comes late or has been
 replaced; and a server that may forget what it acknowledged is refused.
 
-Method: Redis itself, tasks called as Spark's workers call them; a writer that dies at each command
+Method: Redis itself, tasks called as Spark's workers call them; a writer that dies at each script
 that it sends, a server that is killed, and lives from chance held against plain Python.
 """
 
@@ -21,7 +21,6 @@ import pytest
 import trustme
 from pyspark.sql import types as spark
 from redis.exceptions import OutOfMemoryError, ResponseError
-from tests.pipelines.redis_server import SAFE, RedisServer
 from tests.pipelines.redis_writer import (
     SCHEMA,
     Row,
@@ -37,6 +36,7 @@ from tests.pipelines.redis_writer import (
 )
 
 from holdfast.cluster.ports import free_ports
+from holdfast.lab.soak.redis_server import SAFE, RedisServer
 from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.sinks.key_value.store import RedisStore
@@ -220,6 +220,20 @@ def test_keys_that_were_not_dealt_with_end_the_batch(url: str) -> None:
         store.check_written(3, put(store, Row(1, "x"), Row(2, "x")))
 
 
+def test_a_query_goes_on_in_the_table_that_has_its_rows(url: str, redis: Redis) -> None:
+    """Seen to fail: in another one it went on where it was, without the rows before."""
+    opened(url, table="other")
+    store = opened(url)
+    store.commit(batch(0, {}), EMPTY, None)
+    with pytest.raises(TargetError, match=r"has written to 'kept', .* in 'other' without"):
+        opened(url, table="other")
+    store.commit(batch(1, {}), EMPTY, None)
+    redis.hdel("holdfast_query:q", "table")
+    with pytest.raises(TargetError, match=r"table third is not there, .* or to another one"):
+        opened(url, table="third")
+    opened(url)
+
+
 def test_a_memory_that_was_lost_is_noticed(url: str, redis: Redis) -> None:
     """Else all rows would be as if they came late, for as many batches as there had been."""
     store = opened(url, deleted="gone")
@@ -389,14 +403,14 @@ def test_a_cluster_is_refused(redis_server: RedisServer, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["none", "revision"])
 @pytest.mark.parametrize("place", ["send", "answer"])
-def test_a_writer_that_dies_at_any_command_leaves_what_the_next_one_makes_right(
+def test_a_writer_that_dies_at_any_script_leaves_what_the_next_one_makes_right(
     url: str, place: str, version: str
 ) -> None:
     """Every second one has lost its checkpoint, and cuts batches elsewhere."""
     program = [sys.executable, "-m", "tests.pipelines.redis_writer", url, place, version]
     done = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40, "it came to its end too soon to have died anywhere"
+    assert int(done.stdout) > 8, "it came to its end too soon to have died anywhere"
 
 
 @pytest.mark.slow

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from tests.pipelines.redis_server import RedisServer
 from tests.pipelines.redis_writer import batch, markers, table
 from tests.pipelines.test_pipeline_merging import NAMES, Model, Row, batches
 
+from holdfast.lab.soak.redis_server import RedisServer
 from holdfast.pipelines import write
 from holdfast.pipelines.due import Rows, Work
+from holdfast.pipelines.offsets import RECORD
 from holdfast.pipelines.sinks.key_value.store import RedisStore
 from holdfast.pipelines.sinks.store import StagingError
-from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+from holdfast.pipelines.sinks.target import COORDINATES, Mode, Target, TargetError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,10 @@ class Tables:
         self.number = 0
 
     def frame(self, rows: Sequence[tuple[int, Row]]) -> DataFrame:
-        return self.spark.createDataFrame([(seed, *row) for seed, row in rows], SCHEMA)
+        frame = self.spark.createDataFrame([(seed, *row) for seed, row in rows], SCHEMA)
+        for name in COORDINATES:
+            frame = frame.withMetadata(name, {RECORD: name})
+        return frame
 
     def write(self, rows: Sequence[tuple[int, Row]], *, stateful: bool = False) -> int:
         what = batch(self.number, {})

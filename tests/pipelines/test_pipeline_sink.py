@@ -17,10 +17,11 @@ from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.due import Last, Memory, Stored
 from holdfast.pipelines.fence import FencedError, offsets
-from holdfast.pipelines.offsets import Partition, to_text
+from holdfast.pipelines.offsets import RECORD, Partition, to_text
 from holdfast.pipelines.planned import Checkpoint, PlanError, Reader
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, SinkRow
-from holdfast.pipelines.spool import CHUNK_ROWS
+from holdfast.pipelines.sinks.spool import CHUNK_ROWS
+from holdfast.pipelines.sinks.target import COORDINATES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +87,8 @@ class Scene:
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.union(frame)
+        for name in COORDINATES:
+            whole = whole.withMetadata(name, {RECORD: name})
         return whole
 
     def kept(self) -> list[tuple[int, int]]:
@@ -268,6 +271,57 @@ def test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written(scene: Sc
     sink(scene.frame(p0=range(8), p1=range(6)), 1)
     assert scene.kept() == [(0, n) for n in range(8)] + [(1, n) for n in range(6)]
     assert next_offsets(sink) == {P: 8, Q: 6}
+
+
+def test_half_a_batch_is_told_by_what_columns_are_and_not_by_their_names(scene: Scene) -> None:
+    """Seen to fail: with a column of theirs that was called offset, rows were missing."""
+    scene.plan(0, {P: 0})
+    scene.plan(1, {P: 3})
+    sink = scene.sink()
+    sink(scene.frame(p0=range(0)), 0)
+    sink(scene.frame(p0=range(3)), 1)
+    scene.plan(0, {P: 0}, "two")
+    scene.plan(1, {P: 5}, "two")
+    sink = scene.sink(checkpoint="two")
+    frame = scene.frame(p0=range(5))
+    sink(frame.where("false"), 0)
+    for name, value in (("offset", "offset - 5"), ("partition", "5"), ("topic", "'t'")):
+        with pytest.raises(PlanError, match=f"is the record's {name}.*computed is none"):
+            sink(
+                frame.selectExpr("*", f"{value} AS mine")
+                .drop(name)
+                .withColumnRenamed("mine", name),
+                1,
+            )
+    renamed = frame.withColumnRenamed("offset", "at `it`").selectExpr("*", "100 AS offset")
+    sink(renamed, 1)
+    assert scene.kept() == [(0, 0), (0, 1), (0, 2), (0, 100), (0, 100)]
+
+
+def test_a_row_outside_of_the_batch_ends_one_that_is_half_there(scene: Scene) -> None:
+    """A union takes what a column is from its first part, whatever the others have there."""
+    scene.plan(0, {P: 0, Q: 0})
+    scene.plan(1, {P: 3, Q: 0})
+    sink = scene.sink()
+    sink(scene.frame(p0=range(0)), 0)
+    sink(scene.frame(p0=range(3)), 1)
+    scene.plan(0, {P: 0, Q: 0}, "two")
+    scene.plan(1, {P: 3, Q: 2}, "two")
+    sink = scene.sink(checkpoint="two")
+    sink(scene.frame(p0=range(0)), 0)
+    for odd in ("'t' AS topic, 1 AS partition, 2L AS offset", "'t', 7, 0L", "'t', null, 0L"):
+        frame = scene.frame(p0=range(3)).union(scene.spark.range(1).selectExpr(*odd.split(", ")))
+        with pytest.raises(Exception, match="offset that the batch does not cover"):
+            sink(frame, 1)
+    other = scene.frame(p0=range(3), p1=range(2)).selectExpr("*", "offset AS at").alias("a")
+    for at in ("0L", "NULL"):
+        joined = other.selectExpr("*", f"{at} AS file_at").withMetadata(
+            "file_at", {RECORD: "offset"}
+        )
+        with pytest.raises(Exception, match="offset that the batch does not cover"):
+            sink(joined, 1)
+    sink(other, 1)
+    assert scene.kept() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 
 def test_rows_of_a_batch_that_was_planned_empty_are_refused(scene: Scene) -> None:

@@ -14,7 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.offsets import DataLossError, Offsets, Partition, TopicMadeAnewError
+from holdfast.pipelines.offsets import (
+    DataLossError,
+    Known,
+    Offsets,
+    Partition,
+    TopicMadeAnewError,
+)
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import RangePartition
 from holdfast.pipelines.source import BatchReader, StreamReader
@@ -31,6 +37,7 @@ class Facts:
         self.end = {Partition("t", int(name[1:])): end for name, end in ends.items()}
         self.away: set[Partition] = set()
         self.ids = {"t": "first"}
+        self.epochs: dict[Partition, int] = {}
         self.at: Offsets = {}  # first offsets at the time that is asked for; LATEST: none that late
         self.times: dict[Partition, int] = {}
         self.late: list[Partition] = []  # what the broker that was asked first did not know
@@ -62,8 +69,23 @@ class Facts:
     def earliest(self, wanted: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
         return self._known(self.begin, wanted, all_of_them=all_of_them)
 
-    def latest(self, wanted: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
-        return self._known(self.end, wanted, all_of_them=all_of_them)
+    def ends(
+        self,
+        wanted: Collection[Partition],
+        known: Mapping[Partition, int] | None = None,
+        *,
+        all_of_them: bool = False,
+    ) -> Known:
+        told = self._known(self.end, wanted, all_of_them=all_of_them)
+        epochs = {p: self.epochs[p] for p in told if p in self.epochs}
+        cut_off = {p for p in epochs if epochs[p] < (known or {}).get(p, -1)}
+        return Known(
+            {p: end for p, end in told.items() if p not in cut_off},
+            {p: epoch for p, epoch in epochs.items() if p not in cut_off},
+        )
+
+    def reaching(self, wanted: Collection[Partition]) -> Known:
+        return self.ends(wanted, all_of_them=True)
 
     def _known(
         self, facts: Offsets, wanted: Collection[Partition], *, all_of_them: bool
@@ -173,7 +195,7 @@ def test_a_batch_query_plans_what_the_log_still_has() -> None:
     facts = Facts(p0=9)
     facts.begin[Partition("t", 0)] = 4
     explicit = batch(facts, failOnDataLoss="false", startingOffsets='{"t":{"0":2}}')
-    assert explicit.partitions() == [RangePartition("t", 0, 4, 9)]
+    assert explicit.partitions() == [RangePartition("t", 0, 4, 9, "first")]
 
 
 def batch(facts: Facts, **options: Any) -> BatchReader:
@@ -264,7 +286,10 @@ def test_no_record_that_late_is_an_error_unless_told_otherwise() -> None:
     lenient = {"startingTimestamp": 77, "startingOffsetsByTimestampStrategy": "latest"}
     assert stream(facts, **lenient).initialOffset() == offsets(p0=4, p1=9)
     planned = batch(facts, endingTimestamp=77).partitions()
-    assert planned == [RangePartition("t", 0, 0, 4), RangePartition("t", 1, 0, 9)], "for an end"
+    assert planned == [
+        RangePartition("t", 0, 0, 4, "first"),
+        RangePartition("t", 1, 0, 9, "first"),
+    ], "for an end"
 
 
 def test_an_end_before_the_beginning_is_refused_by_both_names() -> None:
@@ -368,4 +393,176 @@ def test_tasks_are_cut_and_offsets_are_not() -> None:
     assert ranges == [(0, 3), (3, 6), (6, 9)]
     assert all(task.topic_id == "first" for task in reader.partitions(offsets(p0=0), end))
     tasks = batch(facts, minPartitions=2).partitions()
-    assert tasks == [RangePartition("t", 0, 0, 4), RangePartition("t", 0, 4, 9)]
+    assert tasks == [
+        RangePartition("t", 0, 0, 4, "first"),
+        RangePartition("t", 0, 4, 9, "first"),
+    ]
+
+
+def epoched(epoch: int, *, gaps: list[list[int]] | None = None, **numbers: int) -> dict[str, Any]:
+    """Return Spark's form of a position of which each number was told in one epoch."""
+    found = offsets("first", **numbers)
+    found["t"]["epochs"] = {name[1:]: epoch for name in numbers}
+    if gaps is not None:
+        found["t"]["gaps"] = {"0": gaps}
+    return found
+
+
+def test_an_offset_says_in_which_epoch_it_was_told_and_stays_while_it_stands() -> None:
+    facts = Facts(p0=9)
+    facts.epochs = {Partition("t", 0): 3}
+    reader = stream(facts)
+    begin = reader.initialOffset()
+    assert begin == epoched(3, p0=9)
+    assert reader.latestOffset(begin, ALL) == begin
+    facts.epochs = {Partition("t", 0): 4}
+    assert reader.latestOffset(begin, ALL) == begin, "or each election would be a batch"
+    facts.end[Partition("t", 0)] = 12
+    end = reader.latestOffset(begin, ALL)
+    assert end == epoched(4, p0=12)
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 9, 12, "first", 3, 4)]
+    cut = stream(facts, maxRecordsPerPartition=2)
+    assert cut.partitions(begin, end) == [
+        RangePartition("t", 0, 9, 10, "first", 3, 4),
+        RangePartition("t", 0, 10, 12, "first", -1, 4),
+    ]
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "reset"])
+def test_a_log_that_ends_earlier_is_cut_only_if_a_newer_leader_says_so(policy: str) -> None:
+    facts = Facts(p0=4, p1=9)
+    begin = epoched(5, p0=6, p1=6)
+    for epoch in (4, 5):  # a leader that was cut off; and one that can't know less than it did
+        facts.epochs = dict.fromkeys(facts.end, epoch)
+        end = stream(facts, goneData=policy, startingOffsets="latest").latestOffset(begin, ALL)
+        assert end == epoched(5, p0=6, p1=6 if epoch == 4 else 9)
+    facts.epochs = dict.fromkeys(facts.end, 6)
+    asked = stream(facts, goneData=policy, startingOffsets="latest")
+    if policy == "skip":
+        end = asked.latestOffset(begin, ALL)
+        assert (end["t"]["0"], end["t"]["1"]) == (6, 9), "never backwards"
+        return
+    said = "reset does not go back" if policy == "reset" else "read up to 6.*goneData"
+    with pytest.raises(DataLossError, match=said):
+        asked.latestOffset(begin, ALL)
+
+
+def test_an_end_of_a_leader_of_before_is_not_taken_even_if_it_is_later() -> None:
+    """What it has behind an unclean election is of another history; its beginning is no news."""
+    facts = Facts(p0=90)
+    facts.begin[Partition("t", 0)] = 8
+    facts.epochs = {Partition("t", 0): 4}
+    begin = epoched(5, p0=6)
+    assert stream(facts).latestOffset(begin, ALL) == begin
+    reader = stream(facts)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(begin, ALL) == begin
+
+
+def test_a_gap_that_is_known_stands_in_the_offset_and_a_replay_tells_the_same() -> None:
+    facts = Facts(p0=9, p1=9)
+    facts.begin[Partition("t", 0)] = 7
+    begin = offsets(p0=3, p1=9)
+    reader = stream(facts, goneData="skip")
+    end = reader.latestOffset(begin, ALL)
+    assert end["t"] == {"id": "first", "0": 9, "1": 9, "gaps": {"0": [[3, 7]]}}
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 7, 9, "first")]
+    assert reader.latestOffset(end, ALL) == end, "while nothing moves, no batch is made"
+    facts.end[Partition("t", 0)] = 10
+    assert reader.latestOffset(end, ALL) == offsets(p0=10, p1=9), "it is told once"
+    # In a later life more is gone, and the policy is another one: what was decided stays.
+    facts.begin[Partition("t", 0)] = 8
+    with pytest.raises(DataLossError, match="offsets 7 to 7 are gone"):
+        stream(facts).partitions(begin, end)
+    assert stream(facts, failOnDataLoss="false").partitions(begin, end) == [
+        RangePartition("t", 0, 8, 9, "first")
+    ]
+
+
+def test_what_went_after_an_entry_was_written_is_told_by_the_next_one() -> None:
+    facts = Facts(p0=9)
+    begin, end = offsets(p0=3), offsets(p0=9)
+    reader = stream(facts, goneData="skip")
+    facts.begin[Partition("t", 0)] = 5
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 5, 9, "first")]
+    told = reader.latestOffset(end, ALL)
+    assert told["t"] == {"id": "first", "0": 9, "gaps": {"0": [[3, 5]]}}, "at once"
+    assert reader.latestOffset(end, ALL) == told
+    assert reader.partitions(end, told) == []
+    assert reader.latestOffset(told, ALL) == told
+    # All of it and more: one gap, from where the entry began.
+    assert reader.partitions(begin, end)
+    facts.begin[Partition("t", 0)], facts.end[Partition("t", 0)] = 12, 15
+    assert reader.partitions(begin, end) == []
+    told = reader.latestOffset(end, ALL)
+    assert told["t"] == {"id": "first", "0": 15, "gaps": {"0": [[3, 12]]}}
+    with pytest.raises(DataLossError, match="offsets 3 to 11 are gone"):
+        stream(facts).partitions(begin, end)
+    facts.ids = {"t": "second"}
+    assert reader.latestOffset(end, ALL) == offsets("second", p0=12), "not of another topic"
+
+
+def test_a_limit_stops_before_the_gap_s_end() -> None:
+    facts = Facts(p0=90)
+    facts.begin[Partition("t", 0)] = 50
+    end = stream(facts, goneData="skip", maxOffsetsPerTrigger=10).latestOffset(
+        offsets(p0=3), ReadMaxRows(10)
+    )
+    assert end["t"] == {"id": "first", "0": 60, "gaps": {"0": [[3, 50]]}}
+
+
+def test_gone_data_is_decided_topic_by_topic() -> None:
+    facts = Facts(p0=9)
+    facts.begin[Partition("u", 0)], facts.end[Partition("u", 0)] = 4, 8
+    facts.begin[Partition("t", 0)] = 4
+    facts.ids["u"] = "other"
+    begin = {**offsets(p0=2), "u": {"id": "other", "0": 2}}
+    reader = stream(facts, subscribePattern="t|u", goneData='{"u":"skip"}')
+    with pytest.raises(DataLossError, match=r"read: t-0: offsets 2 to 3 are gone, [^;]*\. To go"):
+        reader.latestOffset(begin, ALL)
+    both = stream(facts, subscribePattern="t|u", goneData='{"u":"fail"}', failOnDataLoss="false")
+    with pytest.raises(DataLossError, match=r"read: u-0: "):
+        both.latestOffset(begin, ALL)
+    facts.begin[Partition("u", 0)] = 2
+    end = both.latestOffset(begin, ALL)
+    assert end["t"]["gaps"] == {"0": [[2, 4]]}
+    assert "gaps" not in end["u"]
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_reset_begins_a_topic_that_was_made_anew_where_the_query_did(starting: str) -> None:
+    facts = Facts(p0=90, p1=70)
+    facts.begin = {Partition("t", 0): 5, Partition("t", 1): 6}
+    facts.ids = {"t": "second"}
+    reader = stream(facts, goneData="reset", startingOffsets=starting)
+    facts.away = {Partition("t", 1)}
+    begin = offsets(p0=50)
+    pinned = reader.latestOffset(begin, ALL)
+    first = {"0": 90} if starting == "latest" else {"0": 5}
+    assert pinned == {"t": {"id": "second", **first}}
+    assert reader.partitions(begin, pinned) == []
+    lenient = stream(facts, goneData="skip", startingOffsets=starting)
+    assert lenient.latestOffset(begin, ALL)["t"]["0"] == 5, "skip begins where the log does"
+
+
+def test_a_batch_query_holds_its_tasks_to_the_topic() -> None:
+    """The id is asked for first: of a topic that is made anew meanwhile no task reads a row."""
+
+    class MadeAnewMeanwhile(Facts):
+        def earliest(self, *given: Any, **more: Any) -> Offsets:
+            self.ids = {"t": "second"}
+            return super().earliest(*given, **more)
+
+    assert batch(MadeAnewMeanwhile(p0=9)).partitions() == [RangePartition("t", 0, 0, 9, "first")]
+
+
+def test_a_batch_query_that_is_to_end_behind_the_log_is_told_so() -> None:
+    facts = Facts(p0=9)
+    facts.epochs = {Partition("t", 0): 2}
+    past = '{"t":{"0":50}}'
+    with pytest.raises(DataLossError, match="t-0: endingOffsets is 50, but the log ends at 9"):
+        batch(facts, endingOffsets=past).partitions()
+    (task,) = batch(facts, endingOffsets=past, goneData="skip").partitions()
+    assert task == RangePartition("t", 0, 0, 9, "first", -1, 2)
+    (task,) = batch(facts, endingOffsets='{"t":{"0":8}}').partitions()
+    assert task == RangePartition("t", 0, 0, 8, "first", -1, 2)

@@ -19,7 +19,7 @@ from holdfast.pipelines.offsets import Partition, position_from_json, position_f
 from holdfast.pipelines.planned import PlanError
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import DataFrame
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -189,13 +189,22 @@ def test_a_query_that_would_leave_a_gap_is_refused(bench: Bench) -> None:
     assert "ends at offset 10" in str(sink.failure)
 
 
-def test_a_new_partition_is_read_from_its_beginning(bench: Bench) -> None:
+def test_a_new_partition_is_read_from_its_beginning_by_each_source(bench: Bench) -> None:
+    """A union reads the topic twice; the slower part, and a lost checkpoint, change nothing."""
+
+    def frame() -> DataFrame:
+        return bench.stream().union(bench.stream(maxOffsetsPerTrigger=2))
+
     bench.topics.write(bench.topic, 0, values("a", 3))
-    bench.run(bench.stream())
+    bench.run(frame())
     bench.topics.grow(bench.topic, 3)
     bench.topics.write(bench.topic, 2, values("c", 4))
-    bench.run(bench.stream())
-    assert bench.rows() == [(0, n, f"a{n}") for n in range(3)] + [(2, n, f"c{n}") for n in range(4)]
+    bench.run(frame())
+    rows = [(0, n, f"a{n}") for n in range(3)] + [(2, n, f"c{n}") for n in range(4)]
+    assert bench.rows() == sorted(rows * 2)
+    shutil.rmtree(bench.checkpoint)
+    bench.run(bench.stream().union(bench.stream()))
+    assert bench.rows() == sorted(rows * 2)
 
 
 def test_a_replaced_sink_is_fenced_in_spark_too(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row
 
-from holdfast.pipelines.spool import Spool
+from holdfast.pipelines.sinks.spool import Spool
 
 CHUNK = 5
 

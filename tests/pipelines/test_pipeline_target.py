@@ -4,7 +4,8 @@ made. Method: real tables in both databases, each with one thing that is odd.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ from pyspark.sql import types as spark
 from sqlalchemy.engine import Engine
 
 from holdfast.pipelines.fence import open_engine
+from holdfast.pipelines.offsets import RECORD
+from holdfast.pipelines.sinks.column_fit import misfit
+from holdfast.pipelines.sinks.merging import check_order
 from holdfast.pipelines.sinks.target import (
     Column,
     Mode,
     Target,
     TargetError,
     columns_of,
+    ordering,
     prepare,
     table_of,
 )
@@ -39,9 +44,117 @@ def made(engine: Engine, *statements: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def prepared(engine: Engine, **target: Any) -> None:
+def prepared(engine: Engine, columns: Sequence[Column] = COLUMNS, **target: Any) -> None:
     with engine.begin() as connection:
-        prepare(connection, Target(table="t", **target), COLUMNS)
+        prepare(connection, Target(table="t", **target), columns)
+
+
+SPARK: dict[str, spark.DataType] = {
+    "short": spark.ShortType(), "integer": spark.IntegerType(), "long": spark.LongType(),
+    "float": spark.FloatType(), "double": spark.DoubleType(), "text": spark.StringType(),
+    "exact": spark.DecimalType(10, 2), "whole": spark.DecimalType(9, 0),
+    "moment": spark.TimestampType(), "clock": spark.TimestampNTZType(), "day": spark.DateType(),
+    "truth": spark.BooleanType(), "bytes": spark.BinaryType(),
+}  # fmt: skip
+KEEPS = {
+    "postgresql": {
+        "short": "SMALLINT INTEGER BIGINT REAL FLOAT8 NUMERIC NUMERIC(5) NUMERIC(9,4)",
+        "integer": "INTEGER BIGINT FLOAT8 NUMERIC NUMERIC(10)",
+        "long": "BIGINT NUMERIC NUMERIC(21,2)",
+        "float": "REAL FLOAT8",
+        "double": "FLOAT8",
+        "text": "TEXT VARCHAR VARCHAR(9)",
+        "exact": "NUMERIC NUMERIC(10,2) NUMERIC(12,3)",
+        "whole": "NUMERIC NUMERIC(9) NUMERIC(12,3) NUMERIC(11,2)",
+        "moment": "TIMESTAMPTZ TIMESTAMPTZ(6)",
+        "clock": "TIMESTAMP TIMESTAMP(6)",
+        "day": "DATE",
+        "truth": "BOOLEAN",
+        "bytes": "BYTEA",
+    },
+    "sqlite": {
+        "short": "SMALLINT INTEGER BIGINT REAL NUMERIC DECIMAL(5,2)",
+        "integer": "INTEGER BIGINT REAL NUMERIC DECIMAL(5,2)",
+        "long": "INTEGER BIGINT NUMERIC DECIMAL(5,2)",
+        "float": "SMALLINT INTEGER BIGINT REAL NUMERIC DECIMAL(5,2)",
+        "double": "SMALLINT INTEGER BIGINT REAL NUMERIC DECIMAL(5,2)",
+        "text": "TEXT VARCHAR(9) CHAR(9)",
+        "exact": "TEXT VARCHAR(9) CHAR(9)",
+        "whole": "TEXT VARCHAR(9) CHAR(9)",
+        "moment": "TIMESTAMP",
+        "clock": "TIMESTAMP",
+        "day": "DATE",
+        "truth": "BOOLEAN",
+        "bytes": "BLOB",
+    },
+}
+THERE = {
+    "postgresql": "SMALLINT INTEGER BIGINT REAL FLOAT8 NUMERIC NUMERIC(5) NUMERIC(9) NUMERIC(10) "
+    "NUMERIC(9,4) NUMERIC(10,2) NUMERIC(11,2) NUMERIC(12,3) NUMERIC(21,2) TEXT VARCHAR VARCHAR(9) "
+    "CHAR(9) TIMESTAMPTZ TIMESTAMPTZ(6) TIMESTAMPTZ(3) TIMESTAMP TIMESTAMP(6) TIMESTAMP(0) DATE "
+    "BOOLEAN BYTEA JSONB",
+    "sqlite": "SMALLINT INTEGER BIGINT REAL NUMERIC DECIMAL(5,2) TEXT VARCHAR(9) CHAR(9) TIMESTAMP "
+    "DATE BOOLEAN BLOB",
+}
+FITS_TOO = {  # numbers that have more room than their row above says
+    "postgresql": {
+        "short": "NUMERIC(9) NUMERIC(10) NUMERIC(10,2) NUMERIC(11,2) NUMERIC(12,3) NUMERIC(21,2)",
+        "integer": "NUMERIC(21,2)",
+        "exact": "NUMERIC(11,2) NUMERIC(21,2)",
+        "whole": "NUMERIC(10) NUMERIC(21,2)",
+    },
+    "sqlite": {},
+}
+
+
+def test_a_column_holds_each_value_as_it_is_or_is_refused(engine: Engine) -> None:
+    """Seen to fail: PostgreSQL rounded decimals, shifted moments and filled texts with spaces."""
+    name = engine.dialect.name
+    types = THERE[name].split()
+    columns = ", ".join(f"c{number} {there}" for number, there in enumerate(types))
+    made(engine, f"CREATE TABLE t ({columns})")
+    there = dict(zip(types, sql.inspect(engine).get_columns("t"), strict=True))
+    schema = spark.StructType([spark.StructField(n, kind) for n, kind in SPARK.items()])
+    found = {
+        column.name: {
+            spelt
+            for spelt, column_there in there.items()
+            if misfit(column.type, column_there["type"], engine.dialect) is None
+        }
+        for column in columns_of(schema)
+    }
+    keeps = {kind: set(types.split()) for kind, types in KEEPS[name].items()}
+    for kind, more in FITS_TOO[name].items():
+        keeps[kind] |= set(more.split())
+    assert found == keeps
+    shorts = columns_of(spark.StructType([spark.StructField("c0", spark.LongType())]))
+    with pytest.raises(TargetError, match=r"'c0' is SMALLINT, .* BIGINT: .* \(ALTER TABLE\)"):
+        prepared(engine, shorts)
+
+
+def test_a_table_that_was_made_is_taken_at_the_second_start(engine: Engine) -> None:
+    """Seen to fail: SQLite's columns of decimals were refused."""
+    fields = [spark.StructField(name, kind) for name, kind in SPARK.items()]
+    columns = columns_of(spark.StructType(fields))
+    for keys in ((), ("exact",)):
+        with engine.begin() as connection:
+            for _ in range(2):
+                prepare(connection, Target(table=f"t{len(keys)}", keys=keys), columns)
+
+
+def test_a_key_of_another_scale_is_refused_where_decimals_are_texts(engine: Engine) -> None:
+    def of_scale(scale: int) -> Sequence[Column]:
+        field = spark.StructField("id", spark.DecimalType(9, scale))
+        return columns_of(spark.StructType([field]))
+
+    prepared(engine, of_scale(1), keys=("id",))
+    table = table_of(Target(table="t"), of_scale(1))
+    prepared(engine, of_scale(2 if engine.dialect.name == "sqlite" else 1), keys=("id",))
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"id": Decimal("1.0")}])
+    prepared(engine, of_scale(1), keys=("id",))
+    with pytest.raises(TargetError, match="Cast the query's column"):
+        prepared(engine, of_scale(2), keys=("id",))
 
 
 def test_a_table_that_is_not_there_is_made_with_its_key(engine: Engine) -> None:
@@ -122,6 +235,22 @@ def test_a_frame_that_no_table_can_hold_is_refused(
     schema = spark.StructType([spark.StructField(name, kind) for name, kind in fields])
     with pytest.raises(TargetError, match=said):
         columns_of(schema)
+
+
+def test_a_column_that_is_called_offset_does_not_tell_which_row_is_later() -> None:
+    """Seen to fail: a computed one decided which row of a key stayed."""
+    fields = [
+        spark.StructField("topic", spark.StringType(), metadata={RECORD: "topic"}),
+        spark.StructField("partition", spark.IntegerType(), metadata={RECORD: "partition"}),
+        spark.StructField("offset", spark.LongType()),
+        spark.StructField("at", spark.LongType(), metadata={RECORD: "offset"}),
+        spark.StructField("timestamp", spark.TimestampType()),
+    ]
+    names = ordering(spark.StructType(fields))
+    assert names == ("topic", "partition", "at", "timestamp")
+    target = Target(table="t", mode=Mode.UPSERT, keys=("at",))
+    with pytest.raises(TargetError, match=r"the record's offset to tell .* or has computed it"):
+        check_order(target, names, stateful=False)
 
 
 @pytest.mark.parametrize(

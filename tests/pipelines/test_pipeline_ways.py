@@ -26,7 +26,7 @@ from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.read_range import librdkafka_range, read_range
 from holdfast.pipelines.reading import wire_range as wire_module
 from holdfast.pipelines.reading.access import Access, ReadError
-from holdfast.pipelines.reading.wire_range import OldFormatError, wire_range
+from holdfast.pipelines.reading.wire_range import NotOursError, wire_range
 from holdfast.wire.batch import (
     Codec,
     Record,
@@ -243,7 +243,7 @@ def test_an_old_format_is_left_to_librdkafka(log: CannedLog, magic: int) -> None
         (7, b"newer"),
     ]  # fmt: skip
     assert rows == table(librdkafka_range(CANNED, 1, 8, how), how)
-    with pytest.raises(OldFormatError) as old:
+    with pytest.raises(NotOursError) as old:
         list(wire_range(CANNED, 4, 8, how))
     assert old.value.position == 4
 

@@ -1,18 +1,22 @@
-"""Goal: one call brings a stream into a table of SQLite, PostgreSQL or Delta, each row once, and
-upserts leave of each key the last. Method: Spark itself, a real log, and what the table has then.
+"""Goal: one call brings a stream into a table of SQLite, PostgreSQL, Delta or Iceberg, each row
+once, and upserts leave of each key the last. Method: Spark itself, a real log, and what the table
+has then.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sql
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.errors import StreamingQueryException
 from tests.pipelines.bench import values
 
@@ -70,26 +74,45 @@ def test_rows_are_appended_once_whatever_is_replayed(scene: Scene) -> None:
     assert scene.rows('"partition", "offset", text') == expected
 
 
-def test_a_delta_table_has_each_row_once_whatever_is_replayed(bench: Bench, tmp_path: Path) -> None:
+def delta(folder: Path) -> pa.Table:
+    return DeltaTable(folder / "tables" / "db.kept").to_pyarrow_table()
+
+
+def iceberg(folder: Path) -> pa.Table:
+    with closing(SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db")) as catalog:
+        return catalog.load_table("db.kept").scan().to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("delta://{0}/tables", delta),
+        ("iceberg+sqlite:///{0}/catalog.db?warehouse={0}/tables", iceberg),
+    ],
+    ids=["delta", "iceberg"],
+)
+def test_a_table_of_files_has_each_row_once_whatever_is_replayed(
+    bench: Bench, tmp_path: Path, url: str, read: Callable[[Path], pa.Table]
+) -> None:
     """Rows that no task has, too: a batch whose rows are filtered moves what is remembered."""
-    scene = Scene(bench, f"delta://{tmp_path}/tables")
+    scene = Scene(bench, url.format(tmp_path))
 
     def kept(**options: Any) -> DataFrame:
         frame = bench.stream(**options).where("value IS NOT NULL AND partition = 0 OR key = 'k'")
         return frame.selectExpr("*", "CAST(NULL AS DECIMAL(9, 2)) AS price")
 
     def found() -> list[dict[str, Any]]:
-        rows = DeltaTable(tmp_path / "tables" / "kept").to_pyarrow_table()
-        return list(rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist())
+        rows = read(tmp_path).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        return list(rows.to_pylist())
 
     stamps = [1_700_000_000_123, 0, 1, 2, 3]
     for partition in range(2):
         bench.topics.write(bench.topic, partition, values("a", 5), timestamps_ms=stamps)
-    scene.run(kept(maxOffsetsPerTrigger=4))
+    scene.run(kept(maxOffsetsPerTrigger=4), table="db.kept")
     bench.lose_last_commit()
     bench.topics.write(bench.topic, 1, values("b", 2), b"other")
     bench.topics.write(bench.topic, 0, values("a", 3, 5))
-    scene.run(kept(maxOffsetsPerTrigger=2))
+    scene.run(kept(maxOffsetsPerTrigger=2), table="db.kept")
     rows = found()
     expected = [(0, n, b"a%d" % n) for n in range(8)] + [(1, n, b"a%d" % n) for n in range(5)]
     assert [(row["partition"], row["offset"], row["value"]) for row in rows] == expected

@@ -125,8 +125,12 @@ def told_by(
     *,
     isolation: int = READ_UNCOMMITTED,
     replica: int = A_CONSUMER,
+    epoch: int = -1,
 ) -> Found:
-    """Ask one broker, once. DriverError: it doesn't answer."""
+    """Ask one broker, once. DriverError: it doesn't answer.
+
+    With `epoch` it answers only as the leader of that epoch (Kafka 2.1 on).
+    """
     version = peer.version_of(ListOffsetsRequest)
     found: Found = {}
     topics: dict[str, ListOffsetsTopic] = {}
@@ -135,7 +139,11 @@ def told_by(
             found[name, index] = _refusal((name, index), ErrorCode.UNSUPPORTED_VERSION)
             continue
         topic = topics.setdefault(name, ListOffsetsTopic(name=name))
-        topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=timestamp))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=index, current_leader_epoch=epoch, timestamp=timestamp
+            )
+        )
     if not topics:
         return found
     request = ListOffsetsRequest(

@@ -170,7 +170,7 @@ def _start(
     return writer.trigger(processingTime=f"{options.trigger_ms} milliseconds").start()
 
 
-def _cause(text: str) -> str:
+def cause(text: str) -> str:
     """Return what our own code said, out of Spark's report with its plans and stack traces."""
     ours = [line for line in text.splitlines() if line.startswith("holdfast.")]
     return ours[-1] if ours else text.partition("\n")[0]
@@ -182,7 +182,7 @@ def why(said: str, sink: ExactlyOnceSink | AppendSink, checkpoint: str) -> dict[
         memory = sink.ownership.memory() if isinstance(sink, ExactlyOnceSink) else None
         removable, error = remedy(checkpoint, Checkpoint(checkpoint), memory)
         return {"error": error, "unfinished": removable}
-    return {"error": str(sink.failure or _cause(said))}
+    return {"error": str(sink.failure or cause(said))}
 
 
 def _follow(

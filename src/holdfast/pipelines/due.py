@@ -10,11 +10,12 @@ number count, and what does not follow on the batch that the tables had last is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, PlanError, Planned, Reader
+from holdfast.pipelines.progress.sources import renamed
 
 
 class Standing(Enum):
@@ -43,12 +44,17 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The batch that the tables had last. Those of an older version don't know: all is None."""
+    """The batch that the tables had last. Those of an older version don't know: all is None.
+
+    `by_place`: sources are remembered by their places in the offset log. Tables of before count
+    those that know a partition.
+    """
 
     checkpoint: str | None
     batch: int | None
     plan: str | None
     stateful: bool = False
+    by_place: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,17 @@ class Work:
     replay: bool = False
     moves: tuple[Due, ...] = ()
     forget: tuple[Reader, ...] = ()  # their offsets count a topic or a checkpoint that is no more
+    renamed: Mapping[Reader, Reader] = field(default_factory=dict)  # of the others; all at once
     named: Mapping[str, str] = field(default_factory=dict)  # topics whose id is learnt only now
+
+    def kept(self, offsets: Mapping[Reader, Stored]) -> dict[Reader, Stored]:
+        """Return what is remembered still, as this batch calls it."""
+        forgotten = set(self.forget)
+        return {
+            self.renamed.get(reader, reader): stored
+            for reader, stored in offsets.items()
+            if reader not in forgotten
+        }
 
 
 def decide(batch: Batch, memory: Memory, begin_anew: Collection[str], query: str) -> Work:
@@ -97,21 +113,37 @@ def decide(batch: Batch, memory: Memory, begin_anew: Collection[str], query: str
     standing = _standing(batch, memory.last, begin_anew, query, stateful=stateful)
     if standing is Standing.REPLAY:
         return Work(rows=Rows.NONE, replay=True)
+    names: Mapping[Reader, Reader] = {}
     if standing is Standing.ANEW:
         forget = set(memory.offsets)
     else:
-        forget = _of_topics_made_anew(batch, memory, begin_anew)
-    stored = {reader: what for reader, what in memory.offsets.items() if reader not in forget}
+        names = _names(batch, memory)
+        forget = _of_topics_made_anew(batch, memory, names, begin_anew)
+    kept = {reader: now for reader, now in names.items() if reader not in forget}
+    work = Work(rows=Rows.NONE, forget=tuple(sorted(forget)), renamed=kept)
+    stored = work.kept(memory.offsets)
     moves = due(batch.ranges, stored)
-    return Work(
+    return replace(
+        work,
         rows=_rows(batch, moves, stateful=stateful),
         moves=moves,
-        forget=tuple(sorted(forget)),
         named={
             r.reader.partition.topic: r.topic_id
             for r in batch.ranges
             if r.topic_id is not None and r.reader in stored and not stored[r.reader].topic_id
         },
+    )
+
+
+def _names(batch: Batch, memory: Memory) -> Mapping[Reader, Reader]:
+    """Return what the readers that are remembered are called in this batch."""
+    if memory.last is None:
+        return {}
+    return renamed(
+        batch,
+        memory.offsets,
+        of_this_checkpoint=memory.last.checkpoint == batch.checkpoint,
+        by_place=memory.last.by_place,
     )
 
 
@@ -172,11 +204,15 @@ def _other_checkpoint(batch: Batch, last: Last, query: str) -> str:
     )
 
 
-def _of_topics_made_anew(batch: Batch, memory: Memory, begin_anew: Collection[str]) -> set[Reader]:
+def _of_topics_made_anew(
+    batch: Batch, memory: Memory, names: Mapping[Reader, Reader], begin_anew: Collection[str]
+) -> set[Reader]:
     """Return what counts the offsets of topics that are gone, when that was allowed by their id."""
     forget: set[Reader] = set()
+    sources = {reader: names.get(reader, reader).source for reader in memory.offsets}
+    offsets = {names.get(reader, reader): what for reader, what in memory.offsets.items()}
     for planned in batch.ranges:
-        stored = memory.offsets.get(planned.reader)
+        stored = offsets.get(planned.reader)
         old = None if stored is None else stored.topic_id
         if old is None or planned.topic_id is None or old == planned.topic_id:
             continue
@@ -189,11 +225,14 @@ def _of_topics_made_anew(batch: Batch, memory: Memory, begin_anew: Collection[st
                 f"begin_anew={{{old!r}}}); to keep the two apart, give the query another name and "
                 "other tables"
             )
-        # Its other partitions, too: the new topic may have fewer.
+        # Its other partitions, too: the new topic may have fewer. Another source of the query may
+        # not have come to the new one yet.
         forget |= {
             reader
             for reader, what in memory.offsets.items()
-            if reader.partition.topic == topic and what.topic_id == old
+            if reader.partition.topic == topic
+            and what.topic_id == old
+            and (sources[reader] == planned.reader.source or sources[reader] < 0)
         }
     return forget
 

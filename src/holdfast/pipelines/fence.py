@@ -1,7 +1,8 @@
-"""Who may write to a query's tables, and how far they are: two small tables beside the data.
+"""Who may write to a query's tables, and how far they are: three small tables beside the data.
 
-Owns `holdfast_query` (the owner's epoch, and the batch that was committed last) and
-`holdfast_offset` (the next offset of each partition, and its topic's id). Every change goes through
+Owns `holdfast_query` (the owner's epoch, and the batch that was committed last), `holdfast_offset`
+(the next offset of each partition, and its topic's id) and `holdfast_gap` (what the log lacked when
+a batch was planned, which nobody reads back). Every change goes through
 a transaction that first checks the epoch and so locks the query: of two drivers, the one that was
 replaced commits nothing any more. It must never write data of its own.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sql
@@ -23,6 +25,9 @@ from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
 LOCK_WAIT_S = 60
+DECIMAL_ORDER = "holdfast_decimal"
+"""How SQLite compares the texts of exact numbers: a collation of our connections alone."""
+
 # A driver that stops inside its transaction holds the query's lock. PostgreSQL ends such a session
 # after this; SQLite's locks are the stopped process's own, and its successor gives up instead.
 IDLE_IN_TRANSACTION_S = 120
@@ -39,6 +44,10 @@ queries = sql.Table(
     sql.Column("batch", sql.BigInteger),
     sql.Column("plan", sql.String(64)),
     sql.Column("stateful", sql.Boolean, nullable=False, server_default=sql.false()),
+    # False in tables of before, whose `source` counts those that knew the partition.
+    sql.Column("by_place", sql.Boolean, nullable=False, server_default=sql.false()),
+    # Where the rows went, if `write` knows; null: a recipe's own tables, or a version before.
+    sql.Column("target", sql.String(255)),
 )
 offsets = sql.Table(
     "holdfast_offset",
@@ -46,14 +55,27 @@ offsets = sql.Table(
     sql.Column("query", sql.String(255), primary_key=True),
     sql.Column("topic", sql.String(249), primary_key=True),
     sql.Column("partition", sql.Integer, primary_key=True),
-    # Counts the query's sources that read this partition; a self-join has two.
+    # The source's place in Spark's offset log; negative: the query does not read it any more.
     sql.Column("source", sql.Integer, primary_key=True, server_default="0"),
     sql.Column("next_offset", sql.BigInteger, nullable=False),
     sql.Column("topic_id", sql.String(64)),  # null: the cluster tells none
 )
+gaps = sql.Table(
+    "holdfast_gap",
+    metadata,
+    sql.Column("query", sql.String(255), primary_key=True),
+    sql.Column("checkpoint", sql.String(255), primary_key=True),
+    sql.Column("batch", sql.BigInteger, primary_key=True),
+    sql.Column("topic", sql.String(249), primary_key=True),
+    sql.Column("partition", sql.Integer, primary_key=True),
+    sql.Column("source", sql.Integer, primary_key=True),
+    sql.Column("first_offset", sql.BigInteger, primary_key=True),
+    sql.Column("next_offset", sql.BigInteger, nullable=False),  # the first one that is there again
+    sql.Column("topic_id", sql.String(64)),
+)
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
-_ADDED = ("checkpoint", "batch", "plan", "stateful")
+_ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place", "target")
 
 
 class FencedError(RuntimeError):
@@ -80,6 +102,7 @@ def open_engine(url: str | URL, *, pooled: bool = True) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.create_collation(DECIMAL_ORDER, _compare_decimals)
     connection.isolation_level = None  # the driver's own BEGIN comes too late: see _begin_immediate
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
@@ -87,6 +110,12 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # With less, a power cut could take back a commit that Spark's checkpoint already counts on.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _compare_decimals(left: str, right: str) -> int:
+    """Return less than, equal to or more than nothing, as the numbers stand to each other."""
+    first, second = Decimal(left), Decimal(right)
+    return (first > second) - (first < second)
 
 
 def _begin_immediate(connection: Connection) -> None:
@@ -102,14 +131,26 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
 
 
 def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
-    """Create the two tables if need be. Return what was in the way: often somebody who does too."""
+    """Create the tables if need be. Return what was in the way: often somebody who does too."""
     try:
         with engine.begin() as connection:
-            metadata.create_all(connection)
-            _add_columns(connection)
+            create_tables(connection)
     except (sql.exc.IntegrityError, sql.exc.ProgrammingError) as error:
         return error
     return None
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the two tables, or bring those of an older version up to this one."""
+    metadata.create_all(connection)
+    _add_columns(connection)
+
+
+def target_of(connection: Connection, query: str) -> tuple[bool, str | None]:
+    """Return whether a query has had a batch, and where its rows went, as far as that is known."""
+    asked = sql.select(queries.c.batch, queries.c.target).where(queries.c.query == query)
+    row = connection.execute(asked).first()
+    return (False, None) if row is None else (row.batch is not None, row.target)
 
 
 def _add_columns(connection: Connection) -> None:
@@ -161,6 +202,8 @@ def _whole(connection: Connection) -> Iterator[None]:
     try:
         connection.execute(sql.select(1))
     except sql.exc.SQLAlchemyError as error:
+        if isinstance(error, sql.exc.DBAPIError) and error.connection_invalidated:
+            raise  # the server has gone: nobody who writes rows has done that
         raise TransactionError(
             "the sink's transaction was ended or broken by what writes the rows: a statement "
             "failed and its error was passed over, say. Nothing was written; a statement that may "
@@ -250,13 +293,20 @@ class Ownership:
             }
         # Offsets without a batch were written by an older version.
         used = row.batch is not None or bool(known)
-        last = Last(row.checkpoint, row.batch, row.plan, row.stateful) if used else None
+        told = (row.checkpoint, row.batch, row.plan, row.stateful, row.by_place)
+        last = Last(*told) if used else None
         return Memory(known, last)
 
-    def commit_batch(self, connection: Connection, batch: Batch, work: Work) -> None:
-        """Write down, inside the transaction of its rows, that the tables have this batch."""
+    def commit_batch(
+        self, connection: Connection, batch: Batch, work: Work, target: str | None = None
+    ) -> None:
+        """Write down, inside the transaction of its rows, that the tables have this batch.
+
+        `target` is the table that has them, where one is known.
+        """
         for reader in work.forget:
             connection.execute(offsets.delete().where(*self._place(reader)))
+        self._rename(connection, work.renamed)
         for topic, topic_id in work.named.items():
             connection.execute(
                 offsets.update()
@@ -268,6 +318,7 @@ class Ownership:
                 .values(topic_id=topic_id)
             )
         self.advance(connection, work.moves)
+        self._tell_gaps(connection, batch)
         connection.execute(
             queries.update()
             .where(queries.c.query == self.query)
@@ -276,8 +327,45 @@ class Ownership:
                 batch=batch.number,
                 plan=batch.plan,
                 stateful=batch.stateful,
+                by_place=True,
+                target=target,
             )
         )
+
+    def _rename(self, connection: Connection, names: Mapping[Reader, Reader]) -> None:
+        """Give what is remembered its sources' numbers of now: two of them may change places."""
+        rows = []
+        for reader, now in names.items():
+            row = connection.execute(sql.select(offsets).where(*self._place(reader))).first()
+            if row is None:
+                raise FencedError(
+                    f"query {self.query!r}, {reader}: its next offset is not there any more; "
+                    "somebody changed it. Nothing was written"
+                )
+            rows.append({**row._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
+            connection.execute(offsets.delete().where(*self._place(reader)))
+        if rows:
+            connection.execute(offsets.insert(), rows)
+
+    def _tell_gaps(self, connection: Connection, batch: Batch) -> None:
+        """Write down what the log lacked of a batch: rows that this table can't have."""
+        told = [
+            {
+                "query": self.query,
+                "checkpoint": batch.checkpoint,
+                "batch": batch.number,
+                "topic": planned.reader.partition.topic,
+                "partition": planned.reader.partition.number,
+                "source": planned.reader.source,
+                "first_offset": first,
+                "next_offset": behind,
+                "topic_id": planned.topic_id,
+            }
+            for planned in batch.ranges
+            for first, behind in planned.gaps
+        ]
+        if told:
+            connection.execute(gaps.insert(), told)
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""

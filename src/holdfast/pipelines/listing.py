@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from holdfast.pipelines.intake.connection import Client, open_admin, open_consumer
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.offsets import Offsets, Partition, TopicIds
+from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds
+from holdfast.pipelines.reading.told_offsets import NO_ANSWER, ask_offsets
 from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
 from holdfast.wire.well_known import LATEST
 
@@ -24,6 +25,7 @@ OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left
 WAIT_S = 60.0
 # Nobody has answered yet: then an address is wrong more often than a cluster is just away.
 FIRST_WAIT_S = 10.0
+NO_EPOCHS: Epochs = {}
 
 
 class ListingError(RuntimeError):
@@ -80,7 +82,7 @@ class Listing:
         ]
 
     def matching(self, pattern: str) -> list[Partition]:
-        """Return the partitions of all topics whose whole name matches; internal ones never do."""
+        """Return the partitions of all topics whose names have the pattern, but internal ones."""
         metadata = self._metadata()
         wanted = matcher(pattern)
         return sorted(
@@ -158,41 +160,75 @@ class Listing:
         """
         deadline = time.monotonic() + WAIT_S
         ids: TopicIds = {}
-        missing = dict.fromkeys(topics, "")
-        while missing:
-            missing = ask(self._admin, missing, ids)
+        wanted: Collection[str] = topics
+        while wanted:
+            missing = ask(self._admin, wanted, ids)
+            wanted = missing
             if not missing or not all_of_them:
                 break
             if time.monotonic() > deadline:
-                said = ", ".join(f"{topic} ({why})" for topic, why in sorted(missing.items()))
+                said = ", ".join(f"{topic} ({missing[topic].str()})" for topic in sorted(missing))
                 raise ListingError(f"no id of topic {said} within {WAIT_S:.0f} s")
             time.sleep(PAUSE_S)
         return ids
 
     def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
-        return self._ask(dict.fromkeys(partitions, OffsetSpec.earliest()), all_of_them=all_of_them)
+        specs = dict.fromkeys(partitions, OffsetSpec.earliest())
+        return self._ask(specs, all_of_them=all_of_them).offsets
 
-    def latest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
-        """Return the end of what a reader may see: with read_committed, the last stable offset."""
-        return self._ask(dict.fromkeys(partitions, OffsetSpec.latest()), all_of_them=all_of_them)
+    def ends(
+        self,
+        partitions: Collection[Partition],
+        known: Mapping[Partition, int] = NO_EPOCHS,
+        *,
+        all_of_them: bool = False,
+    ) -> Known:
+        """Return the end of what a reader may see: with read_committed, the last stable offset.
+
+        And the leader epoch that each was told in. A leader of an older epoch than the one that is
+        `known` of was cut off from its cluster, and its answer counts for none.
+        """
+        specs = dict.fromkeys(partitions, OffsetSpec.latest())
+        return self._ask(specs, known, all_of_them=all_of_them)
+
+    def reaching(self, wanted: Mapping[Partition, int]) -> Known:
+        """Return the ends of logs that somebody says to be at least so long.
+
+        A leader that is a new one, or that was cut off, may not know yet: until each log is so
+        long they are asked for REQUEST_S.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        while True:
+            told = self.ends(wanted, all_of_them=True)
+            if all(told.offsets[p] >= end for p, end in wanted.items()):
+                return told
+            if time.monotonic() > deadline:
+                return told
+            self._admin = open_admin(self._client)
+            time.sleep(PAUSE_S)
 
     def at_times(self, times: Mapping[Partition, int]) -> Offsets:
         """Return the first offset at or after a time in ms since 1970, of each; LATEST: none is."""
         specs = {p: OffsetSpec.for_timestamp(time_ms) for p, time_ms in times.items()}
-        return self._ask(specs, all_of_them=True, may_be_none=True)
+        return self._ask(specs, all_of_them=True, may_be_none=True).offsets
 
     def _ask(
-        self, specs: Mapping[Partition, Any], *, all_of_them: bool, may_be_none: bool = False
-    ) -> Offsets:
+        self,
+        specs: Mapping[Partition, Any],
+        known: Mapping[Partition, int] = NO_EPOCHS,
+        *,
+        all_of_them: bool,
+        may_be_none: bool = False,
+    ) -> Known:
         """Ask the leaders; with `all_of_them` again until everyone has answered, within a bound."""
         begin = time.monotonic()
-        found: Offsets = {}
+        found = Known({}, {})
         for asked in count():
             missing = {
-                partition: spec for partition, spec in specs.items() if partition not in found
+                partition: spec for partition, spec in specs.items() if partition not in found[0]
             }
-            said = self._ask_once(missing, found, may_be_none=may_be_none)
-            if len(found) == len(specs) or not all_of_them:
+            said = self._ask_once(missing, known, found, may_be_none=may_be_none)
+            if len(found.offsets) == len(specs) or not all_of_them:
                 return found
             if asked == self._retries:
                 raise ListingError(
@@ -205,33 +241,30 @@ class Listing:
         raise AssertionError("unreachable")
 
     def _ask_once(
-        self, specs: Mapping[Partition, Any], found: Offsets, *, may_be_none: bool
+        self,
+        specs: Mapping[Partition, Any],
+        known: Mapping[Partition, int],
+        found: Known,
+        *,
+        may_be_none: bool,
     ) -> list[str]:
         """Put the answers into `found`; return whom none came from, and why."""
         if not specs:
             return []
-        isolation = (
-            IsolationLevel.READ_COMMITTED if self._committed else IsolationLevel.READ_UNCOMMITTED
-        )
-        futures = self._admin.list_offsets(
-            {TopicPartition(p.topic, p.number): spec for p, spec in specs.items()},
-            isolation_level=isolation,
-            request_timeout=OFFSETS_S,
-        )
+        told = ask_offsets(self._admin, specs, is_committed=self._committed, wait_s=OFFSETS_S)
         said: list[str] = []
-        for asked, future in futures.items():
-            try:
-                offset = future.result().offset
-            except KafkaException as error:
-                said.append(f"{asked.topic}-{asked.partition} ({error.args[0].str()})")
-                continue
-            if may_be_none and offset == LATEST:
-                found[Partition(asked.topic, asked.partition)] = LATEST
-                continue
-            if offset < 0:  # the client's way to say that a leader's answer did not come
-                said.append(f"{asked.topic}-{asked.partition} (no answer)")
+        for partition, answer in told.items():
+            if may_be_none and answer.offset == LATEST and answer.why == NO_ANSWER:
+                found.offsets[partition] = LATEST
+            elif answer.why:
+                said.append(f"{partition} ({answer.why})")
+            elif 0 <= answer.epoch < known.get(partition, -1):
+                cut_off = f"was followed by one of epoch {known[partition]}"
+                said.append(f"{partition} (its leader of epoch {answer.epoch} {cut_off})")
             else:
-                found[Partition(asked.topic, asked.partition)] = offset
+                found.offsets[partition] = answer.offset
+                if answer.epoch >= 0:
+                    found.epochs[partition] = answer.epoch
         if said:
             # It asks the leaders that it remembers, and does not forget one that is dead.
             self._admin = open_admin(self._client)

@@ -5,6 +5,9 @@ partition to the next offset to read; its text is the JVM connector's `{"topic":
 `Position` also says which topics these are: a topic that was deleted and made anew has the same
 name and another id. Its text has the id beside the numbers: `{"topic":{"id":"...","0":17}}`. And it
 says which consumer group is told, where one is: `{"topic":{...},"@progressGroup":{...}}`.
+
+Beside a topic's numbers stand the leader epochs that they were told in, and the gaps that were
+known when the batch was planned: `{"topic":{"0":17,"epochs":{"0":3},"gaps":{"0":[[3,9]]}}}`.
 """
 
 from __future__ import annotations
@@ -34,20 +37,34 @@ class Partition(NamedTuple):
 
 Offsets = dict[Partition, int]
 TopicIds = dict[str, str]  # a cluster before Kafka 2.8 tells none: then the topic is left out
-ID = "id"  # among a topic's partitions, which are numbers
+Epochs = dict[Partition, int]  # of leaders; of a cluster before Kafka 2.1 there are none
+Gaps = dict[Partition, tuple[tuple[int, int], ...]]  # offsets [from, to) that the log lacked
+ID, EPOCHS, GAPS = "id", "epochs", "gaps"  # among a topic's partitions, which are numbers
+RECORD = "holdfast.record"  # in the metadata of a column: which of a record's coordinates it has
 _AS_KAFKA_SPELLS = str.maketrans("+/", "-_")
+
+
+class Known(NamedTuple):
+    """Offsets, and the epochs of the leaders that told them."""
+
+    offsets: Offsets
+    epochs: Epochs
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a source stands: the next offsets, and the ids of the topics that they count.
 
-    `group` is told so, when a table has what lies before them.
+    `group` is told so, when a table has what lies before them. All before an offset could be read
+    of the leader whose epoch is in `epochs`. `gaps` are what the log lacked of the batch that ends
+    here, or of the one before it.
     """
 
     offsets: Offsets
     ids: TopicIds = field(default_factory=dict)
     group: ProgressGroup | None = None
+    epochs: Epochs = field(default_factory=dict)
+    gaps: Gaps = field(default_factory=dict)
 
 
 class DataLossError(RuntimeError):
@@ -60,6 +77,9 @@ class TopicMadeAnewError(DataLossError):
 
 class OffsetsError(ValueError):
     """An offset text that says something else than `{"topic":{"0":17}}`."""
+
+
+Said = dict[Partition, str]  # what is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +118,11 @@ def spelt(topic_id: str) -> str:
 
 def position_to_json(position: Position) -> dict[str, dict[str, Any]]:
     nested = to_json(position.offsets, position.ids)
+    gaps = {p: [list(pair) for pair in pairs] for p, pairs in position.gaps.items()}
+    for name, values in ((EPOCHS, position.epochs), (GAPS, gaps)):
+        for partition in sorted(values.keys() & position.offsets.keys()):
+            beside = nested[partition.topic].setdefault(name, {})
+            beside[str(partition.number)] = values[partition]
     return nested if position.group is None else nested | {KEY: group_to_json(position.group)}
 
 
@@ -111,6 +136,8 @@ def position_from_json(value: Any) -> Position:
         return Position(from_json(value))  # which says what is wrong
     ids: TopicIds = {}
     numbers: dict[str, Any] = {}
+    epochs: Epochs = {}
+    gaps: Gaps = {}
     try:
         group = group_from_json(value[KEY]) if KEY in value else None
     except GroupError as error:
@@ -118,14 +145,36 @@ def position_from_json(value: Any) -> Position:
     for topic, partitions in value.items():
         if topic == KEY:
             continue
-        numbers[topic] = partitions
-        if isinstance(partitions, dict) and ID in partitions:
-            numbers[topic] = {name: told for name, told in partitions.items() if name != ID}
+        if not isinstance(partitions, dict):
+            numbers[topic] = partitions  # which is refused below
+            continue
+        beside = {ID, EPOCHS, GAPS}
+        numbers[topic] = {name: told for name, told in partitions.items() if name not in beside}
+        epochs |= from_json({topic: partitions.get(EPOCHS, {})})
+        gaps |= _gaps_from_json(topic, partitions.get(GAPS, {}))
+        if ID in partitions:
             told = partitions[ID]
             if not (isinstance(told, str) and told):
                 raise OffsetsError(f"topic {topic!r}: {told!r} is no id of a topic")
             ids[topic] = spelt(told)
-    return Position(from_json(numbers), ids, group)
+    return Position(from_json(numbers), ids, group, epochs, gaps)
+
+
+def _gaps_from_json(topic: str, value: Any) -> Gaps:
+    gaps: Gaps = {}
+    for number, told in value.items() if isinstance(value, dict) else [("", value)]:
+        # Their ends are offsets: those are read as such, and have to rise.
+        ends = [
+            from_json({topic: {number: offset}})[Partition(topic, int(number))]
+            for pair in (told if isinstance(told, list) else [])
+            for offset in (pair if isinstance(pair, list) else [])
+        ]
+        pairs = tuple(zip(ends[::2], ends[1::2], strict=False))
+        is_whole = [list(pair) for pair in pairs] == told and pairs
+        if not is_whole or any(not 0 <= first < behind for first, behind in pairs):
+            raise OffsetsError(f"topic {topic!r}: {told!r} are no gaps")
+        gaps[Partition(topic, int(number))] = pairs
+    return gaps
 
 
 def position_from_text(text: str) -> Position:
@@ -183,13 +232,15 @@ def made_anew_text(changed: Mapping[str, tuple[str, str]]) -> list[str]:
     ]
 
 
-def out_of_log(start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> list[str]:
-    """Say, per partition, where a query was told to begin past what there is."""
-    return [
-        f"{partition}: startingOffsets is {offset}, but the log ends at {latest[partition]}"
-        for partition, offset in sorted(start.items())
+def out_of_log(
+    told: Mapping[Partition, int], latest: Mapping[Partition, int], option: str = "startingOffsets"
+) -> Said:
+    """Say, per partition, where a query was told to begin or end past what there is."""
+    return {
+        partition: f"{option} is {offset}, but the log ends at {latest[partition]}"
+        for partition, offset in sorted(told.items())
         if latest.get(partition, offset) < offset
-    ]
+    }
 
 
 def resolve(
@@ -205,31 +256,73 @@ def resolve(
     }
 
 
-def aged_out(start: Mapping[Partition, int], earliest: Mapping[Partition, int]) -> list[str]:
+def aged_out(start: Mapping[Partition, int], earliest: Mapping[Partition, int]) -> Said:
     """Say, per partition, which offsets were deleted before they were read."""
-    return [
-        f"{partition}: offsets {offset} to {earliest[partition] - 1} are gone, "
+    return {
+        partition: f"offsets {offset} to {earliest[partition] - 1} are gone, "
         f"the log starts at {earliest[partition]}"
         for partition, offset in sorted(start.items())
         if earliest.get(partition, offset) > offset
-    ]
+    }
 
 
-def cut_short(start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> list[str]:
-    """Say, per partition, where the log now ends before what was read already."""
-    return [
-        f"{partition}: read up to {offset}, but the log ends at {latest[partition]}: it was "
+def cut_short(
+    start: Mapping[Partition, int], epochs: Mapping[Partition, int], latest: Known
+) -> Said:
+    """Say, per partition, where the log now ends before what was read already.
+
+    Who told of `start` led in `epochs`: only who leads in a newer one can have lost that. Any
+    other does not know it yet.
+    """
+    return {
+        partition: f"read up to {offset}, but the log ends at {latest.offsets[partition]}: it was "
         "truncated, or its topic was made anew"
         for partition, offset in sorted(start.items())
-        if latest.get(partition, offset) < offset
-    ]
+        if latest.offsets.get(partition, offset) < offset
+        # Where none was told when it was planned, nothing says that the leader is an old one.
+        and (partition not in epochs or latest.epochs.get(partition, -1) > epochs[partition])
+    }
 
 
-def vanished(start: Mapping[Partition, int], present: Iterable[Partition]) -> list[str]:
+def vanished(start: Mapping[Partition, int], present: Iterable[Partition]) -> Said:
     there = set(present)
-    return [
-        f"{partition}: no longer exists" for partition in sorted(start) if partition not in there
-    ]
+    return {partition: "no longer exists" for partition in sorted(start) if partition not in there}
+
+
+def gaps_before(
+    start: Mapping[Partition, int], earliest: Mapping[Partition, int], end: Mapping[Partition, int]
+) -> Gaps:
+    """Return what a batch from `start` to `end` lacks where the log begins later."""
+    behind = {p: min(earliest.get(p, offset), end.get(p, offset)) for p, offset in start.items()}
+    return {p: ((offset, behind[p]),) for p, offset in start.items() if offset < behind[p]}
+
+
+def with_gaps(late: Gaps, more: Gaps) -> Gaps:
+    """Return both; what adjoins is one gap."""
+    merged: Gaps = {}
+    for partition in sorted(late.keys() | more.keys()):
+        pairs: list[tuple[int, int]] = []
+        for first, behind in sorted((*late.get(partition, ()), *more.get(partition, ()))):
+            if pairs and first <= pairs[-1][1]:
+                pairs[-1] = pairs[-1][0], max(behind, pairs[-1][1])
+            else:
+                pairs.append((first, behind))
+        merged[partition] = tuple(pairs)
+    return merged
+
+
+def epochs_at(
+    start: Mapping[Partition, int],
+    epochs: Mapping[Partition, int],
+    end: Mapping[Partition, int],
+    told: Mapping[Partition, int],
+) -> Epochs:
+    """Return the epoch in which each end was told: of one that did not move, the old one.
+
+    So the text of an offset that stands is what it was, and Spark makes no batch of it.
+    """
+    sources = {p: epochs if start.get(p) == offset else told for p, offset in end.items()}
+    return {p: source[p] for p, source in sources.items() if p in source}
 
 
 def advance(
@@ -285,14 +378,23 @@ def _limit(
     return {p: begin[p] + share[p] if p in share else start[p] for p in start}
 
 
-def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:
+def ranges(
+    start: Mapping[Partition, int], end: Mapping[Partition, int], gaps: Gaps | None = None
+) -> list[Range]:
     """Return the ranges to read between two offsets of one query; empty ones are left out.
+
+    They begin behind the gaps that were known when `end` was planned.
 
     A partition that is not in `start` was pinned by this batch: nothing of it is due yet. An end
     before its start is what a replay of batch 0 gives under `latest`: nothing is due either.
     """
+    begin = dict(start)
+    for partition, pairs in (gaps or {}).items():
+        for first, behind in pairs:
+            if partition in begin and first <= begin[partition]:
+                begin[partition] = max(begin[partition], behind)
     return [
-        Range(partition, start[partition], offset)
+        Range(partition, begin[partition], offset)
         for partition, offset in sorted(end.items())
-        if start.get(partition, offset) < offset
+        if begin.get(partition, offset) < offset
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.pipelines.intake import bounds, client_options
 from holdfast.pipelines.intake.bounds import Bound, Mode
+from holdfast.pipelines.intake.gone_data import FAIL, GoneData, gone_data
 from holdfast.pipelines.intake.option_values import (
     Given,
     OptionError,
@@ -45,6 +46,7 @@ KNOWN = (
     "includeHeaders",
     "groupIdPrefix",
     "failOnDataLoss",
+    "goneData",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -77,7 +79,7 @@ class SourceOptions:
     tasks_min: int | None = None
     task_rows_max: int | None = None
     headers: bool = False
-    fail_on_data_loss: bool = True
+    gone: GoneData = FAIL
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes: int = FETCH_BYTES  # a task asks for at once
     offset_retries: int | None = None  # None: as often as fits into a minute
@@ -122,7 +124,7 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         tasks_min=_tasks(given),
         task_rows_max=whole(given, "maxRecordsPerPartition"),
         headers=boolean(given, "includeHeaders", default=False),
-        fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
+        gone=gone_data(given, mode, starting),
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         fetch_bytes=_fetch_bytes(given),
         offset_retries=whole(given, "fetchOffset.numRetries", least=0),
@@ -197,7 +199,7 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
     if "subscribepattern" in given:
         pattern = given["subscribepattern"].strip()
         if not pattern:
-            raise OptionError("subscribePattern: is empty; give a pattern for whole names")
+            raise OptionError("subscribePattern: is empty; give one that topics' names have")
         matcher(pattern)
         return (), pattern, ()
     topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))

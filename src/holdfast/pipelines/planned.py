@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -39,8 +39,8 @@ class PlanError(RuntimeError):
 class Reader(NamedTuple):
     """One partition as one source of the query reads it: a self-join reads each of them twice.
 
-    `source` counts the sources that read this partition, not all of the query: so it stays what it
-    is when a query names other topics in another order.
+    `source` is the source's place in the entries of the offset log, which holds as long as the
+    checkpoint; `progress.sources` says what it is in another one.
     """
 
     partition: Partition
@@ -59,6 +59,8 @@ class Planned:
     end: int
     topic_id: str | None = None
     group: ProgressGroup | None = None  # is told where it ends, once the table has it
+    # What the log lacked when this was planned; the last ones before `start`, if found too late.
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Batch:
     plan: str
     stateful: bool
     ranges: tuple[Planned, ...]
+    # Which sources knew a partition in the entry before, by their places in it.
+    known: Mapping[Partition, tuple[int, ...]] = field(default_factory=dict)
 
 
 def parse_offset_log(text: str, name: str) -> list[Position | None]:
@@ -104,8 +108,7 @@ def planned_ranges(
     if len(earlier) != len(after):
         raise PlanError(f"the query had {len(earlier)} sources, and now it has {len(after)}")
     planned: list[Planned] = []
-    seen: dict[Partition, int] = {}
-    for old, new in zip(earlier, after, strict=True):
+    for place, (old, new) in enumerate(zip(earlier, after, strict=True)):
         if new is None:
             continue
         known = {} if old is None else old.offsets
@@ -114,11 +117,20 @@ def planned_ranges(
             start = end if partition.topic in other else known.get(partition, end)
             if end < start:
                 raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
-            reader = Reader(partition, seen.get(partition, 0))
-            seen[partition] = reader.source + 1
             topic_id = new.ids.get(partition.topic)
-            planned.append(Planned(reader, start, end, topic_id, new.group))
+            gaps = new.gaps.get(partition, ())
+            reader = Reader(partition, place)
+            planned.append(Planned(reader, start, end, topic_id, new.group, gaps))
     return tuple(planned)
+
+
+def places(entry: Iterable[Position | None]) -> dict[Partition, tuple[int, ...]]:
+    """Return which sources know a partition, by their places in an entry."""
+    found: dict[Partition, tuple[int, ...]] = {}
+    for place, position in enumerate(entry):
+        for partition in () if position is None else position.offsets:
+            found[partition] = (*found.get(partition, ()), place)
+    return found
 
 
 class Checkpoint:
@@ -147,6 +159,7 @@ class Checkpoint:
             plan=hashlib.sha256(text.encode()).hexdigest(),
             stateful=self._stateful,
             ranges=planned_ranges(before, after),
+            known=places(before or ()),
         )
 
     def must_be_of(self, query: str | None) -> str:

@@ -16,11 +16,14 @@ from pyspark.sql.datasource import InputPartition
 from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.intake.bounds import STRATEGY, Bound, ByTime
 from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.intake.split import split
 from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.listing import Listing
 from holdfast.pipelines.offsets import (
     DataLossError,
+    Epochs,
+    Known,
     Offsets,
     Partition,
     Range,
@@ -44,6 +47,8 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     start: int
     end: int
     topic_id: str | None = None
+    start_epoch: int = -1  # in which the whole range's ends were told
+    end_epoch: int = -1
 
 
 class Planner:
@@ -75,7 +80,10 @@ class Planner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
-        return {"options": self.options, "_listing": None, "_group_seen": False}
+        return stamped({"options": self.options, "_listing": None, "_group_seen": False})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unstamped(state))
 
     def partitions(self) -> list[Partition]:
         """Return what is to be read, waiting for a topic that was made a moment ago."""
@@ -110,7 +118,7 @@ class Planner:
             return matcher(options.pattern)(partition.topic)
         return partition.topic in options.topics
 
-    def resolved(self, wanted: Bound, name: str, partitions: Sequence[Partition]) -> Offsets:
+    def resolved(self, wanted: Bound, name: str, partitions: Sequence[Partition]) -> Known:
         """Turn where a query begins or ends into numbers, all of them known."""
         if isinstance(wanted, ByTime):
             return self._by_time(wanted, partitions)
@@ -120,7 +128,7 @@ class Planner:
             spec = _each_named(wanted, partitions, name)
         return self._numbers(spec)
 
-    def _by_time(self, wanted: ByTime, partitions: Sequence[Partition]) -> Offsets:
+    def _by_time(self, wanted: ByTime, partitions: Sequence[Partition]) -> Known:
         times = wanted.times
         if isinstance(times, int):
             times = dict.fromkeys(partitions, times)
@@ -135,37 +143,83 @@ class Planner:
             )
         return self._numbers(found)
 
-    def _numbers(self, spec: Offsets) -> Offsets:
+    def _numbers(self, spec: Offsets) -> Known:
         named = [p for p in spec if spec[p] == EARLIEST]
         last = [p for p in spec if spec[p] == LATEST]
-        return moves.resolve(
-            spec,
-            self.listing.earliest(named, all_of_them=True) if named else {},
-            self.listing.latest(last, all_of_them=True) if last else {},
-        )
+        latest = self.listing.ends(last, all_of_them=True) if last else Known({}, {})
+        earliest = self.listing.earliest(named, all_of_them=True) if named else {}
+        return Known(moves.resolve(spec, earliest, latest.offsets), latest.epochs)
 
-    def lost(self, said: list[str]) -> None:
-        """Fail with what is gone, or note it, as failOnDataLoss says."""
-        if not said:
-            return
-        if self.options.fail_on_data_loss:
-            raise DataLossError(data_loss_text(said))
-        log.warning("going on without data that was lost: %s", "; ".join(said))
+    def within_logs(self, wanted: Known, option: str) -> Known:
+        """Return ends that a user has named, each where its log ends if that is before it."""
+        named = {p: end for p, end in wanted.offsets.items() if p not in wanted.epochs}
+        if not named:
+            return wanted
+        told = self.listing.reaching(named)
+        self.lost(moves.out_of_log(named, told.offsets, option))
+        shorter = {p: min(end, told.offsets[p]) for p, end in named.items()}
+        return Known(wanted.offsets | shorter, wanted.epochs | told.epochs)
+
+    def lost(self, said: Mapping[Partition, str]) -> None:
+        """Fail with what is gone, or note it, as goneData says of each topic."""
+        texts = {p: f"{p}: {text}" for p, text in said.items()}
+        failing = [text for p, text in texts.items() if self.options.gone.fails(p.topic)]
+        if failing:
+            raise DataLossError(data_loss_text(failing))
+        if texts:
+            log.warning("going on without data that was lost: %s", "; ".join(texts.values()))
+
+    def cut(self, said: Mapping[Partition, str]) -> None:
+        """Fail with logs that end before what was read, or note it.
+
+        `reset` fails, too: what it would go back to has the same offsets as rows that were written.
+        """
+        failing = [
+            f"{p}: {text}; goneData reset does not go back behind what was read"
+            for p, text in said.items()
+            if self.options.gone.of(p.topic) == "reset"
+        ]
+        if failing:
+            raise DataLossError(data_loss_text(failing))
+        self.lost(said)
 
     def made_anew(self, before: TopicIds, now: TopicIds) -> set[str]:
         """Return the topics that are others now, after failing or noting it."""
         changed = moves.made_anew(before, now)
-        said = "; ".join(moves.made_anew_text(changed))
-        if said and self.options.fail_on_data_loss:
-            raise TopicMadeAnewError(said)
-        if said:
+        failing = {t: ids for t, ids in changed.items() if self.options.gone.fails(t)}
+        if failing:
+            raise TopicMadeAnewError("; ".join(moves.made_anew_text(failing)))
+        if changed:
+            said = "; ".join(moves.made_anew_text(changed))
             log.warning("going on with what is there now: %s", said)
         return set(changed)
 
+    def entering(self, earliest: Offsets, latest: Offsets, others: Collection[str]) -> Offsets:
+        """Return where new partitions enter: where the log begins.
+
+        Under `reset` a topic that was made anew does where the query did.
+        """
+        if self.options.starting != LATEST:
+            return earliest
+        at_end = [
+            p for p in earliest if p.topic in others and self.options.gone.of(p.topic) == "reset"
+        ]
+        away = [p for p in at_end if p not in latest]
+        if away:
+            latest = latest | self.listing.ends(away, all_of_them=True).offsets
+        return earliest | {p: latest[p] for p in at_end}
+
     def tasks(
-        self, planned: Sequence[Range], earliest: Mapping[Partition, int], ids: Mapping[str, str]
+        self,
+        planned: Sequence[Range],
+        earliest: Mapping[Partition, int],
+        ids: Mapping[str, str],
+        epochs: tuple[Epochs, Epochs],
     ) -> list[Any]:
-        """Cut ranges into tasks; what aged out of them is loss, said here, before a task starts."""
+        """Cut ranges into tasks; what aged out of them is loss, said here, before a task starts.
+
+        `epochs` are those in which the ends of the ranges were told.
+        """
         starts = {r.partition: r.start for r in planned}
         self.lost(moves.aged_out(starts, earliest))
         there = [
@@ -173,8 +227,17 @@ class Planner:
             for each in planned
         ]
         parts = split(there, parts_min=self.options.tasks_min, rows_max=self.options.task_rows_max)
+        before, after = epochs
         return [
-            RangePartition(*part.partition, part.start, part.end, ids.get(part.partition.topic))
+            RangePartition(
+                *part.partition,
+                part.start,
+                part.end,
+                ids.get(part.partition.topic),
+                # Where a range is cut no epoch was told, and where the log begins none is needed.
+                before.get(part.partition, -1) if part.start == starts[part.partition] else -1,
+                after.get(part.partition, -1),
+            )
             for part in parts
         ]
 

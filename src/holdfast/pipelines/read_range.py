@@ -8,30 +8,36 @@ only `read_range`, `Access` and the errors.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from holdfast.pipelines.intake import headers
 from holdfast.pipelines.intake.connection import open_consumer
+from holdfast.pipelines.intake.forked import forget_in_child, leak
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.access import (
     ARROW_SCHEMA,
     ARROW_SCHEMA_WITH_HEADERS,
+    UNPLANNED,
     Access,
+    Plan,
     ReadError,
     data_loss_text,
 )
+from holdfast.pipelines.reading.told_offsets import Told, ends_of, forget
 from holdfast.pipelines.reading.way import Way, way_of
-from holdfast.pipelines.reading.wire_range import OldFormatError, wire_range
+from holdfast.pipelines.reading.wire_range import NotOursError, wire_range
 
 __all__ = [
     "ARROW_SCHEMA",
     "ARROW_SCHEMA_WITH_HEADERS",
     "Access",
+    "Plan",
     "ReadError",
     "data_loss_text",
     "read_range",
@@ -40,30 +46,33 @@ __all__ = [
 BATCH_ROWS = 10_000
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
-WATERMARKS_S = 2.0
+ENDS_S = 2.0
+PAUSE_S = 0.1
 _OUT_OF_RANGE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
-_HOPELESS = {
+_UNKNOWN = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - its public name
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 }
+_CUT = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")  # noqa: SLF001
+_HOPELESS = _UNKNOWN | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 log = logging.getLogger(__name__)
 
 
 # Workers outlive tasks, and a consumer's connections are dear: keep the idle ones.
-_idle: dict[Access, Any] = {}
+_idle: dict[Access, Any] = forget_in_child({}, leak)
 
 
 def read_range(
-    partition: Partition, start: int, end: int, access: Access
+    partition: Partition, start: int, end: int, access: Access, plan: Plan = UNPLANNED
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records at offsets [start, end), in order, as batches with the columns of Spark's.
 
     Eight with `access.headers`. Holes (compaction, transaction markers) are passed over: the range
     ends when the position or the end of the partition has reached `end`. DataLossError: offsets of
     the range are gone, and `fail_on_data_loss` is set. ReadError: silence for too long, a refusal,
-    or a batch that is damaged.
+    a batch that is damaged, or a log that was cut where it was read already. A log that ends before
+    the range does is no loss but in a newer leader epoch than that of the plan.
     """
     assert 0 <= start <= end, f"{partition}: no range [{start}, {end})"
     if start == end:
@@ -72,13 +81,13 @@ def read_range(
     _tell(way)
     if way.is_ours:
         try:
-            yield from wire_range(partition, start, end, access)
-        except OldFormatError as old:
-            log.info("%s: messages of an old format from offset %d on", partition, old.position)
-            start = old.position
+            yield from wire_range(partition, start, end, access, plan)
+        except NotOursError as refusal:
+            log.info("%s: reading on over librdkafka: %s", partition, refusal.why)
+            start = refusal.position
         else:
             return
-    yield from librdkafka_range(partition, start, end, access)
+    yield from librdkafka_range(partition, start, end, access, plan)
 
 
 _told: Final[set[Way]] = set()
@@ -92,17 +101,20 @@ def _tell(way: Way) -> None:
 
 
 def librdkafka_range(
-    partition: Partition, start: int, end: int, access: Access
+    partition: Partition, start: int, end: int, access: Access, plan: Plan = UNPLANNED
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same as `read_range`, over librdkafka."""
-    consumer = _idle.pop(access, None) or _opened(access)
+    consumer, process = _idle.pop(access, None) or _opened(access), os.getpid()
     whole = False
     try:
-        yield from _Reading(consumer, partition, start, end, access=access).batches()
+        reading = _Reading(consumer, partition, start, end, access=access, plan=plan)
+        yield from reading.batches()
         whole = True
     finally:
         # After an error its state is unknown; and a bound on what is kept.
-        if whole and access not in _idle and len(_idle) < CONSUMERS_MAX:
+        if os.getpid() != process:
+            leak(consumer)  # it is the parent's, whose child was to give up this range
+        elif whole and access not in _idle and len(_idle) < CONSUMERS_MAX:
             consumer.unassign()
             _idle[access] = consumer
         else:
@@ -118,19 +130,31 @@ class _Reading:
     """One range being read: where it stands, and what each event does to that."""
 
     def __init__(
-        self, consumer: Any, partition: Partition, start: int, end: int, *, access: Access
+        self,
+        consumer: Any,
+        partition: Partition,
+        start: int,
+        end: int,
+        *,
+        access: Access,
+        plan: Plan = UNPLANNED,
     ) -> None:
         self.consumer = consumer
         self.partition = partition
         self.position = start
         self.end = end
         self.access = access
+        self.plan = plan
+        self._process = os.getpid()
+        self._last_epoch = -1  # of the last record that came
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._assign()
         silence_s_max = self.access.silence_ms_max / 1000
         deadline = time.monotonic() + silence_s_max
         while self.position < self.end:
+            if os.getpid() != self._process:
+                raise ReadError(f"{self.partition}: the client is that of the process that forked")
             messages = self.consumer.consume(min(BATCH_ROWS, self.end - self.position), POLL_S)
             records = self._sift(messages)
             if records:
@@ -139,10 +163,12 @@ class _Reading:
             elif time.monotonic() > deadline:
                 raise self.access.silent(self.partition, self.position, self.end)
 
-    def _assign(self) -> None:
-        self.consumer.assign(
-            [TopicPartition(self.partition.topic, self.partition.number, self.position)]
-        )
+    def _assign(self, *, is_held: bool = True) -> None:
+        """Ask from the position on. The client holds the leader's log against its last epoch."""
+        topic, number = self.partition
+        epoch = self.plan.start_epoch if self._last_epoch < 0 else self._last_epoch
+        held = {"leader_epoch": epoch} if is_held and epoch >= 0 else {}
+        self.consumer.assign([TopicPartition(topic, number, self.position, **held)])
 
     def _sift(self, messages: list[Any]) -> list[Any]:
         """Return the records of the range; move the position by records and by events."""
@@ -160,6 +186,7 @@ class _Reading:
                 self._refused(error)
             if self.position >= self.end:
                 break
+        self._follow(records)
         return records
 
     def _at_end(self) -> None:
@@ -171,40 +198,69 @@ class _Reading:
         """
         if self.position >= self.end:
             return
-        try:
-            _, latest = self._watermarks()
-        except KafkaException:
-            return  # no leader just now: the range's deadline bounds this
-        if latest < self.end:
-            self.access.lost(self.partition, f"the log ends at {latest}, before {self.end}")
-            self.position = self.end
+        _, latest = self._ends()
+        if not latest.why and latest.offset < self.end:
+            self._is_shorter(latest)
+
+    def _is_shorter(self, latest: Told) -> None:
+        """Give up the rest, if its leader is newer than the one that told of the range's end.
+
+        Any other was cut off from its cluster: the range's deadline bounds the wait for the next.
+        """
+        if not latest.epoch > self.plan.end_epoch >= 0:
+            forget(self.access.client)
+            time.sleep(PAUSE_S)
+            return
+        self.position = self.end
+        self.access.lost(self.partition, f"the log ends at {latest.offset}, before {self.end}")
 
     def _refused(self, error: KafkaError) -> None:
         """An error event: pass over what the client mends itself, raise what it can't."""
-        if error.code() in _OUT_OF_RANGE:
+        if _CUT.casefold() in error.str().casefold():  # whatever the code is
+            self._was_cut(error.str())
+        elif error.code() in _OUT_OF_RANGE:
             self._out_of_range()
+        elif error.code() in _UNKNOWN and not self.access.fail_on_data_loss:
+            self.position = self.end
+            self.access.lost(self.partition, f"{error.str()}: it was deleted")
         elif error.fatal() or error.code() in _HOPELESS:
             raise ReadError(f"{self.partition}: {error.str()}")
 
     def _out_of_range(self) -> None:
-        try:
-            earliest, latest = self._watermarks()
-        except KafkaException:
-            self._assign()  # ask again: the range's deadline bounds this
-            return
-        if not earliest <= self.position <= latest:
-            self.access.lost(
-                self.partition,
-                f"offset {self.position} is outside of the log [{earliest}, {latest})",
-            )
-            self.position = self.end if latest < self.position else min(earliest, self.end)
+        earliest, latest = self._ends()
+        if earliest.why or latest.why:
+            time.sleep(PAUSE_S)  # and ask again: the range's deadline bounds this
+        elif self.position < earliest.offset:
+            said = f"outside of the log [{earliest.offset}, {latest.offset})"
+            self.access.lost(self.partition, f"offset {self.position} is {said}")
+            self.position = min(earliest.offset, self.end)
+        elif latest.offset < self.position:
+            self._is_shorter(latest)
         if self.position < self.end:
             self._assign()
 
-    def _watermarks(self) -> tuple[int, int]:
-        target = TopicPartition(self.partition.topic, self.partition.number)
-        earliest, latest = self.consumer.get_watermark_offsets(target, timeout=WATERMARKS_S)
-        return int(earliest), int(latest)
+    def _was_cut(self, said: str) -> None:
+        """The log is not the one any more that was read, or planned from, up to the position."""
+        if self._last_epoch >= 0 and not self.access.fail_on_data_loss:
+            raise ReadError(f"{self.partition}: {said}: the range has to be read anew")
+        self.access.lost(self.partition, said)
+        self._assign(is_held=False)
+
+    def _follow(self, records: list[Any]) -> None:
+        """Take the epochs of records that came. ReadError: they go back."""
+        epochs = [message.leader_epoch() for message in records]
+        if set(epochs) <= {self._last_epoch, None}:
+            return
+        for message, epoch in zip(records, epochs, strict=True):
+            if epoch is not None and 0 <= epoch < self._last_epoch:
+                raise ReadError(
+                    f"{self.partition}: offset {message.offset()} is of leader epoch {epoch}, "
+                    f"behind one of epoch {self._last_epoch}: the range has to be read anew"
+                )
+            self._last_epoch = max(self._last_epoch, -1 if epoch is None else epoch)
+
+    def _ends(self) -> tuple[Told, Told]:
+        return ends_of(self.access.client, self.partition, ENDS_S)
 
 
 def to_arrow(

@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import Ownership, open_engine
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.table_sink import OnCommit, TableSink
-from holdfast.pipelines.spool import Spool, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,9 +75,10 @@ class ExactlyOnceSink(TableSink):
 
     `query` is the name under which the tables remember how far they are; keep it when a checkpoint
     is deleted or moved. `checkpoint` is the query's checkpointLocation. Rows of a query without
-    state should keep the columns topic, partition and offset: they are needed when a batch is
-    already half there. `begin_anew` names topics and checkpoints, by the ids that an error told,
-    that are over: what the tables remember under them is forgotten, and their rows stay.
+    state should keep the columns topic, partition and offset as the source gives them, under any
+    name: they are needed when a batch is already half there. `begin_anew` names topics and
+    checkpoints, by the ids that an error told, that are over: what the tables remember under them
+    is forgotten, and their rows stay.
     """
 
     def __init__(

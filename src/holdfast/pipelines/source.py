@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,20 +43,22 @@ from holdfast.pipelines.intake import connection
 from holdfast.pipelines.intake.bounds import option_of
 from holdfast.pipelines.intake.delay import Delay, new_offsets
 from holdfast.pipelines.intake.option_values import OptionError
-from holdfast.pipelines.offsets import Offsets, Partition, Position
+from holdfast.pipelines.offsets import RECORD, Gaps, Known, Offsets, Partition, Position
 from holdfast.pipelines.options import SourceOptions, parse
 from holdfast.pipelines.planner import Planner, RangePartition
-from holdfast.pipelines.read_range import Access, read_range
+from holdfast.pipelines.read_range import Access, Plan, read_range
 from holdfast.pipelines.topic_ids import must_be
 from holdfast.wire.well_known import LATEST
 
+# Three columns say of themselves what they are: Spark keeps that where a column is passed on, under
+# whatever name, and drops it where a value is computed. Sinks tell rows apart by them.
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
+        StructField("topic", StringType(), metadata={RECORD: "topic"}),
+        StructField("partition", IntegerType(), metadata={RECORD: "partition"}),
+        StructField("offset", LongType(), metadata={RECORD: "offset"}),
         StructField("timestamp", TimestampType()),
         StructField("timestampType", IntegerType()),
     ]
@@ -115,14 +118,16 @@ class _TaskReading:
         options = self._planner.options
         access = Access(
             client=options.client,
-            fail_on_data_loss=options.fail_on_data_loss,
+            fail_on_data_loss=options.gone.fails(task.topic),
             silence_ms_max=options.poll_timeout_ms,
             headers=options.headers,
             fetch_bytes=options.fetch_bytes,
         )
-        yield from read_range(Partition(task.topic, task.number), task.start, task.end, access)
+        plan = Plan(task.topic_id, task.start_epoch, task.end_epoch)
+        partition = Partition(task.topic, task.number)
+        yield from read_range(partition, task.start, task.end, access, plan)
         if task.topic_id is not None:
-            must_be(access.client, task.topic, task.topic_id, access.silence_ms_max)
+            must_be(access, task.topic, task.topic_id)
 
 
 class BatchReader(_TaskReading, DataSourceReader):  # type: ignore[misc]
@@ -136,17 +141,22 @@ class BatchReader(_TaskReading, DataSourceReader):  # type: ignore[misc]
         read = planner.partitions()  # once: a pattern may match more a moment later
         first = option_of(options.starting, "startingOffsets")
         last = option_of(options.ending, "endingOffsets")
-        start = planner.resolved(options.starting, first, read)
+        # Asked for before the offsets: of a topic that is made anew meanwhile no task reads any.
+        ids = planner.listing.topic_ids({p.topic for p in read}, all_of_them=True)
+        start = planner.resolved(options.starting, first, read).offsets
         end = planner.resolved(options.ending, last, read)
         if isinstance(options.ending, int):
-            planner.lost(moves.out_of_log(start, end))
-        elif odd := [p for p in sorted(start) if end[p] < start[p]]:
-            raise OptionError(f"{last}: {odd[0]}: {end[odd[0]]} is before {first}, {start[odd[0]]}")
+            planner.lost(moves.out_of_log(start, end.offsets))
+        elif odd := [p for p in sorted(start) if end.offsets[p] < start[p]]:
+            backwards = f"{end.offsets[odd[0]]} is before {first}, {start[odd[0]]}"
+            raise OptionError(f"{last}: {odd[0]}: {backwards}")
+        else:
+            end = planner.within_logs(end, last)
         earliest = planner.listing.earliest(list(start), all_of_them=True)
-        tasks = planner.tasks(moves.ranges(start, end), earliest, {})
+        tasks = planner.tasks(moves.ranges(start, end.offsets), earliest, ids, ({}, end.epochs))
         # Spark calls `read(InputPartition(None))` when there is nothing; an empty range says it.
         # A pattern that matches no topic has nothing, as with the JVM connector.
-        empty = min(end, default=Partition("", 0))
+        empty = min(end.offsets, default=Partition("", 0))
         return tasks or [RangePartition(empty.topic, empty.number, 0, 0)]
 
 
@@ -162,7 +172,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._planner = Planner(options)
         self._initial: Position | None = None
         self._pinned = False
-        self._target: Offsets | None = None
+        self._target: Known | None = None
+        self._late: Gaps = {}  # found when a batch's tasks were made, for the next entry to tell
         self._seen: Offsets = {}  # where the logs ended when we last looked
         least = options.rows_min
         self._delay = None if least is None else Delay(least, options.wait_ms_max)
@@ -171,13 +182,15 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._initial is None:
             planner = self._planner
             wanted = planner.options.starting
-            offsets = planner.resolved(wanted, "startingOffsets", planner.partitions())
+            begin = planner.resolved(wanted, "startingOffsets", planner.partitions())
             if isinstance(wanted, dict):
-                planner.lost(moves.out_of_log(offsets, planner.listing.latest(list(offsets))))
-            topics = {partition.topic for partition in offsets}
+                ends = planner.listing.ends(list(begin.offsets))
+                planner.lost(moves.out_of_log(begin.offsets, ends.offsets))
+            topics = {partition.topic for partition in begin.offsets}
             ids = planner.listing.topic_ids(topics, all_of_them=True)
             planner.refuse_members()
-            self._initial = Position(offsets, ids, planner.options.progress)
+            group = planner.options.progress
+            self._initial = Position(begin.offsets, ids, group, begin.epochs)
         return moves.position_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -192,31 +205,48 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not self._pinned and begin == self._initial:
             self._pinned = True
             return moves.position_to_json(begin)
-        present = self._planner.present(begin.offsets)
-        self._planner.refuse_members()
-        listing = self._planner.listing
-        earliest, latest = listing.earliest(present), listing.latest(present)
+        planner, listing = self._planner, self._planner.listing
+        present = planner.present(begin.offsets)
+        planner.refuse_members()
+        earliest, latest = listing.earliest(present), listing.ends(present, begin.epochs)
         # Asked for after the offsets: these are not those of a topic that came a moment later.
         topics = {partition.topic for partition in [*begin.offsets, *present]}
         ids = listing.topic_ids(topics)
-        others = self._planner.made_anew(begin.ids, ids)
+        others = planner.made_anew(begin.ids, ids)
         # What counts a topic that is gone is dropped; the new one's partitions enter as new ones.
         kept = {p: offset for p, offset in begin.offsets.items() if p.topic not in others}
-        self._seen |= latest
-        self._planner.lost(
-            moves.vanished(kept, present)
-            + moves.aged_out(kept, earliest)
-            + moves.cut_short(kept, latest)
-        )
+        # Where a log begins is believed of no leader that does not say where it ends.
+        earliest = {p: o for p, o in earliest.items() if p not in kept or p in latest.offsets}
+        earliest = planner.entering(earliest, latest.offsets, others)
+        self._seen |= latest.offsets
+        planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
+        planner.cut(moves.cut_short(kept, begin.epochs, latest))
         if self._target is not None:
-            earliest, latest = self._up_to_target(self._target, kept, present, earliest, latest)
-        if self._waits(kept, earliest, latest, limit):
-            latest = {}  # nothing moves; what is new in the topics enters all the same
+            earliest, latest = self._up_to_target(
+                self._target, Known(kept, begin.epochs), present, earliest, latest
+            )
+        if self._waits(kept, earliest, latest.offsets, limit):
+            latest = Known({}, {})  # nothing moves; what is new in the topics enters all the same
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = moves.advance(kept, earliest, latest, rows_max)
+        end = moves.advance(kept, earliest, latest.offsets, rows_max)
+        epochs = moves.epochs_at(kept, begin.epochs, end, latest.epochs)
         # An id that is not told just now stays what it was: nothing says that it changed.
-        position = Position(end, begin.ids | ids, self._planner.options.progress)
+        position = Position(end, begin.ids | ids, planner.options.progress, epochs)
+        position = self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end))
         return moves.position_to_json(position)
+
+    def _with_gaps(self, begin: Position, position: Position, gaps: Gaps) -> Position:
+        """Add what is known to be gone of this batch, and of the one before it, if that is new.
+
+        While nothing moves the text stays what it was, or Spark would make a batch of it.
+        """
+        told = begin.gaps.items()
+        late = {p: pairs for p, pairs in self._late.items() if (p, pairs) not in told}
+        # Of a topic that was made anew meanwhile, offsets count other records.
+        anew = moves.made_anew(begin.ids, position.ids)
+        late = {p: pairs for p, pairs in late.items() if p.topic not in anew}
+        stands = replace(begin, gaps={}) == position and not late
+        return replace(position, gaps=begin.gaps if stands else moves.with_gaps(late, gaps))
 
     def _waits(self, begin: Offsets, earliest: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
         """Return whether what is new waits for more. AvailableNow and Once take what is there."""
@@ -227,23 +257,30 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _up_to_target(
         self,
-        target: Offsets,
-        begin: Offsets,
+        target: Known,
+        begin: Known,
         present: Sequence[Partition],
         earliest: Offsets,
-        latest: Offsets,
-    ) -> tuple[Offsets, Offsets]:
+        latest: Known,
+    ) -> tuple[Offsets, Known]:
         """AvailableNow: nothing that came after the query was started, and all that was there.
 
         A partition whose leader is away may not be left out, or the query would end without it: its
         end was known at the start, and reading it will wait.
         """
-        away = [p for p in target if p in present and p not in begin and p not in earliest]
+        away = [p for p in target.offsets if p in present and not {p} & {*begin.offsets, *earliest}]
         if away:
             earliest = earliest | self._planner.listing.earliest(away, all_of_them=True)
+        ends = {
+            p: min(offset, latest.offsets.get(p, offset))
+            for p, offset in target.offsets.items()
+            if p in present
+            # Or it was told by a leader that was cut off.
+            and (p in latest.offsets or target.epochs.get(p, 0) >= begin.epochs.get(p, 0))
+        }
         return (
-            {p: offset for p, offset in earliest.items() if p in begin or p in target},
-            {p: min(offset, latest.get(p, offset)) for p, offset in target.items() if p in present},
+            {p: o for p, o in earliest.items() if p in begin.offsets or p in target.offsets},
+            Known(ends, target.epochs | latest.epochs),
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -265,10 +302,11 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         """
         self._pinned = True
         before, after = moves.position_from_json(start), moves.position_from_json(end)
+        self._late = {}
         entered = moves.made_anew(before.ids, after.ids)
         planned = [
             planned
-            for planned in moves.ranges(before.offsets, after.offsets)
+            for planned in moves.ranges(before.offsets, after.offsets, after.gaps)
             if planned.partition.topic not in entered
         ]
         if not planned:
@@ -278,7 +316,11 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         others = self._planner.made_anew(after.ids, ids)
         planned = [r for r in planned if r.partition.topic not in others]
         earliest = self._planner.listing.earliest([r.partition for r in planned])
-        tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids)
+        epochs = before.epochs, after.epochs
+        tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids, epochs)
+        # This batch's entry is written, and stays what it is: the next one tells what went since.
+        starts = {r.partition: r.start for r in planned}
+        self._late = moves.gaps_before(starts, earliest, after.offsets)
         return tasks
 
     def commit(self, end: dict[str, Any]) -> None:

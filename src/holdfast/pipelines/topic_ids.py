@@ -1,6 +1,6 @@
 """Which topic a name stands for now: its id, as Kafka's tools spell it.
 
-Owns the asking, and this process's clients for it. No id comes a second time: what was read by name
+Owns the asking. No id comes a second time: what was read by name
 before an id was asked for is of that topic or of an older one, never of a later one.
 """
 
@@ -10,10 +10,9 @@ import logging
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from holdfast.pipelines.intake.connection import Client, open_admin
 from holdfast.pipelines.offsets import (
     TopicIds,
     TopicMadeAnewError,
@@ -21,28 +20,28 @@ from holdfast.pipelines.offsets import (
     made_anew_text,
     spelt,
 )
-from holdfast.pipelines.read_range import ReadError
+from holdfast.pipelines.read_range import Access, ReadError
+from holdfast.pipelines.reading.told_offsets import admin_of
+from holdfast.pipelines.reading.way import way_of
 
 REQUEST_S = 5.0
 PAUSE_S = 0.2
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: what a broker without ids is taken to say
 log = logging.getLogger(__name__)
 
-# Workers outlive tasks, and connections are dear; a worker reads for few clusters.
-_admins: dict[Client, AdminClient] = {}
 _without_ids: set[str] = set()
 
 
-def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, str]:
+def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, KafkaError]:
     """Put what is told into `ids`; return for whom no answer came, and why."""
     asked = TopicCollection(sorted(topics))
-    unanswered: dict[str, str] = {}
+    unanswered: dict[str, KafkaError] = {}
     futures = admin.describe_topics(asked, request_timeout=REQUEST_S)
     for topic, future in futures.items():
         try:
             found = spelt(str(future.result().topic_id))
         except KafkaException as error:
-            unanswered[topic] = error.args[0].str()
+            unanswered[topic] = error.args[0]
             continue
         if found != NO_ID:
             ids[topic] = found
@@ -56,15 +55,27 @@ def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, s
     return unanswered
 
 
-def must_be(client: Client, topic: str, topic_id: str, wait_ms_max: int) -> None:
-    """Raise TopicMadeAnewError if the topic is another one now. Called when it has been read."""
-    if client not in _admins:
-        _admins[client] = open_admin(client)
-    deadline = time.monotonic() + wait_ms_max / 1000
+def must_be(access: Access, topic: str, topic_id: str) -> None:
+    """Raise TopicMadeAnewError if the topic is another one now. Called when it has been read.
+
+    Our own client holds each fetch to the id. So where data may be lost, what it has read stays
+    right when the topic is gone, or another one, by now; librdkafka reads by name.
+    """
+    is_held = not access.fail_on_data_loss and way_of(access.client).is_ours
+    begin = time.monotonic()
     ids: TopicIds = {}
-    while unanswered := ask(_admins[client], [topic], ids):
-        if time.monotonic() > deadline:
-            raise ReadError(f"{topic}: no id told ({unanswered[topic]}) within {wait_ms_max} ms")
+    while unanswered := ask(admin_of(access.client), [topic], ids):
+        waited_s, why = time.monotonic() - begin, unanswered[topic]
+        is_gone = why.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        if is_held and is_gone and waited_s > REQUEST_S:
+            log.warning("going on: topic %r was deleted after it was read", topic)
+            return
+        if waited_s > access.silence_ms_max / 1000:
+            said = f"within {access.silence_ms_max} ms"
+            raise ReadError(f"{topic}: no id told ({why.str()}) {said}")
         time.sleep(PAUSE_S)
     if changed := made_anew({topic: topic_id}, ids):
-        raise TopicMadeAnewError("; ".join(made_anew_text(changed)))
+        said = "; ".join(made_anew_text(changed))
+        if not is_held:
+            raise TopicMadeAnewError(said)
+        log.warning("going on with what was read of it: %s", said)

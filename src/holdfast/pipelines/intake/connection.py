@@ -53,6 +53,7 @@ _CONSUMER_ONLY = frozenset(
     }
 )
 _FETCHING = "fetch."
+_MESSAGE_LEAST, _MESSAGE_USUAL = 1_000, 1_000_000  # of librdkafka's message.max.bytes
 _UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 _NAMED = {own: java for java, own in RENAMED.items()}
 
@@ -74,7 +75,18 @@ def _resolved(name: str, value: str) -> str:
 
 def consumer_settings(client: Client) -> dict[str, Any]:
     """Return librdkafka's settings for a reader that never commits and never resets."""
-    return {**_DEFAULTS, **connection_settings(client), **_DECIDED}
+    return {**_DEFAULTS, **_small_fetches(client), **connection_settings(client), **_DECIDED}
+
+
+def _small_fetches(client: Client) -> dict[str, str]:
+    """Return what librdkafka needs to take a small `fetch.max.bytes`, which Java takes as it is.
+
+    It wants the size of a producer's messages to be no larger, also where nothing is produced.
+    """
+    asked = dict(client).get("fetch.max.bytes", "")
+    if not asked.isdecimal():
+        return {}
+    return {"message.max.bytes": str(min(max(int(asked), _MESSAGE_LEAST), _MESSAGE_USUAL))}
 
 
 def admin_settings(client: Client) -> dict[str, Any]:

@@ -20,7 +20,10 @@ PATTERN_MEMORY_BYTES_MAX = 1 << 20
 
 @lru_cache(maxsize=16)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what says of a topic's name whether it is meant: all of it has to match."""
+    """Return what says of a topic's name whether it is meant: some part of it has to match.
+
+    As with Spark's own connector, which searches a name for Java's expression.
+    """
     try:
         re2 = import_module("re2")
     except ImportError as error:
@@ -38,7 +41,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
             f"subscribePattern: {pattern!r} is not in RE2's syntax: {_text(error)} "
             "(https://github.com/google/re2/wiki/Syntax)"
         ) from error
-    return lambda name: name not in INTERNAL and compiled.fullmatch(name) is not None
+    return lambda name: name not in INTERNAL and compiled.search(name) is not None
 
 
 def _text(error: Exception) -> str:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from holdfast.pipelines.intake.client_options import translate
 from holdfast.pipelines.intake.connection import Client, open_admin
+from holdfast.pipelines.intake.forked import forget_in_child, leak
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Offsets
 from holdfast.pipelines.progress.ends import Ends
@@ -54,7 +55,7 @@ _PASSING: Final = frozenset(
 log = logging.getLogger(__name__)
 
 # Queries are many in a process, clusters few.
-_admins: dict[Client, AdminClient] = {}
+_admins: dict[Client, AdminClient] = forget_in_child({}, leak)
 # What was said of a group since its last commit that went well; with an entry it ails.
 _said: dict[ProgressGroup, set[str]] = {}
 

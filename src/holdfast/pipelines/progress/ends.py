@@ -20,10 +20,11 @@ def of_table(batch: Batch, memory: Memory, work: Work) -> Ends:
     removed, the query reads again what has long been there.
     """
     ends: dict[ProgressGroup, Offsets] = {}
+    before = work.kept(memory.offsets)
     for planned in batch.ranges:
         if planned.group is None:
             continue
-        stored = None if planned.reader in work.forget else memory.offsets.get(planned.reader)
+        stored = before.get(planned.reader)
         end = planned.end if stored is None else max(planned.end, stored.next_offset)
         _least(ends.setdefault(planned.group, {}), {planned.reader.partition: end})
     return ends

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -34,6 +34,21 @@ log = logging.getLogger(__name__)
 
 class ReadError(RuntimeError):
     """A range could not be read whole in time, or the cluster refuses it."""
+
+
+class Plan(NamedTuple):
+    """What is known of the log since a range of it was planned.
+
+    Each end could be read of the leader of an epoch (-1: not known). Who leads in an older one was
+    cut off and tells of a log of before; only who leads in a newer one can have another log.
+    """
+
+    topic_id: str | None = None
+    start_epoch: int = -1
+    end_epoch: int = -1
+
+
+UNPLANNED: Final = Plan()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,5 +85,5 @@ def data_loss_text(said: list[str]) -> str:
     return (
         "Some data was lost before it was read: "
         + "; ".join(said)
-        + ". To go on without it, set the option failOnDataLoss to false."
+        + ". To go on without it, set the option goneData to skip, or failOnDataLoss to false."
     )

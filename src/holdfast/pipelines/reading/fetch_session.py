@@ -33,6 +33,14 @@ class Asked(NamedTuple):
     number: int
 
 
+class From(NamedTuple):
+    """Where a partition is fetched from, and whose log that is believed to be (-1: not known)."""
+
+    offset: int
+    leader_epoch: int = -1  # a leader of another epoch refuses
+    last_epoch: int = -1  # of the record before; who has it elsewhere says so (Fetch 12 on)
+
+
 class Limits(NamedTuple):
     """What bounds an answer, and what else is the same for all partitions of a request."""
 
@@ -50,15 +58,13 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = _NO_SESSION
         self._epoch = _FIRST
-        self._known: dict[Asked, int] = {}  # with the offset that was asked for last
-        self._sent: dict[Asked, int] = {}
+        self._known: dict[Asked, From] = {}  # with what was asked for last
+        self._sent: dict[Asked, From] = {}
 
-    def request(self, wanted: Mapping[Asked, int], limits: Limits) -> FetchRequest:
+    def request(self, wanted: Mapping[Asked, From], limits: Limits) -> FetchRequest:
         """Return a request for these partitions, each from its offset on, and no others."""
         self._sent = dict(wanted)
-        new = {
-            asked: offset for asked, offset in wanted.items() if self._known.get(asked) != offset
-        }
+        new = {asked: place for asked, place in wanted.items() if self._known.get(asked) != place}
         gone = [asked for asked in self._known if asked not in wanted]
         return FetchRequest(
             max_wait_ms=limits.wait_ms,
@@ -97,15 +103,19 @@ class FetchSession:
         self._id, self._epoch, self._known = _NO_SESSION, _FIRST, {}
 
 
-def _topics(wanted: Mapping[Asked, int], bytes_max: int) -> list[FetchTopic]:
+def _topics(wanted: Mapping[Asked, From], bytes_max: int) -> list[FetchTopic]:
     topics: dict[str, FetchTopic] = {}
-    for asked, offset in wanted.items():
+    for asked, place in wanted.items():
         topic = topics.setdefault(
             asked.topic, FetchTopic(topic=asked.topic, topic_id=asked.topic_id)
         )
         topic.partitions.append(
             FetchPartition(
-                partition=asked.number, fetch_offset=offset, partition_max_bytes=bytes_max
+                partition=asked.number,
+                current_leader_epoch=place.leader_epoch,
+                fetch_offset=place.offset,
+                last_fetched_epoch=place.last_epoch,
+                partition_max_bytes=bytes_max,
             )
         )
     return list(topics.values())

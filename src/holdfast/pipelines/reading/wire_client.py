@@ -1,28 +1,51 @@
 """Our own client, for one process and one cluster: connections, and a fetch session a broker.
 
-Owns what is in flight. It tries nothing twice and waits for nothing but an answer: who reads
-decides that, and sees each error as it is.
+Owns what is in flight, and who leads what in which epoch: that never goes back, whatever a broker
+says that was cut off. It tries nothing twice and waits for nothing but an answer: who reads decides
+that, and sees each error as it is.
+
+Rules: fetch.md#epoch-check, replication.md#diverging-logs.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Final, NamedTuple
 
-from holdfast.clients.blocking_driver import Driver, DriverError, Peer
-from holdfast.clients.log_offsets import READ_COMMITTED, READ_UNCOMMITTED, offsets_at
-from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, Limits
+from holdfast.clients.blocking_driver import (
+    Driver,
+    DriverError,
+    NoLeaderError,
+    Peer,
+    UnreachableError,
+    UnsupportedError,
+)
+from holdfast.clients.log_offsets import READ_COMMITTED, READ_UNCOMMITTED, told_by
+from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, From, Limits
 from holdfast.pipelines.reading.way import Client, wire_settings
 from holdfast.wire.administration import AdminError
+from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.frame import FRAME_SIZE_MAX
 from holdfast.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from holdfast.wire.uuids import NULL_UUID
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from holdfast.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 30.0
 _METADATA_S: Final = 10.0
-_OFFSETS_S: Final = 2.0
 _LAST_BY_NAME: Final = 12  # from the next version of Fetch on a topic is its id
+_FIRST_WITH_DIVERGENCE: Final = 12
+_A_CONSUMER: Final = -1
 _FETCH_BYTES_MAX: Final = FRAME_SIZE_MAX - 1024 * 1024  # what stands around it has to fit as well
 
 
@@ -30,6 +53,29 @@ class _InFlight(NamedTuple):
     peer: Peer
     session: FetchSession
     asked: Asked
+
+
+class Lead(NamedTuple):
+    """Who leads a partition, in which epoch (-1: the cluster tells none), and the topic's id."""
+
+    node: int
+    epoch: int
+    topic_id: bytes
+
+
+class Least(NamedTuple):
+    """The newest epoch that is known of, and the topic whose it is (None: whichever it is)."""
+
+    epoch: int
+    topic_id: str | None
+
+
+class Bounds(NamedTuple):
+    """Where a log begins, where what may be read of it ends, and in which epoch that was told."""
+
+    start: int
+    end: int
+    epoch: int
 
 
 class Answer(NamedTuple):
@@ -52,23 +98,100 @@ class WireClient:
         )
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: _InFlight | None = None
+        self._leads: dict[tuple[str, int], Lead] = {}
+        self._process = os.getpid()
 
     @property
     def is_asking(self) -> bool:
         """Whether an answer is outstanding."""
         return self._in_flight is not None
 
-    def leader(self, topic: str, number: int, *, refresh: bool) -> tuple[int, bytes]:
-        """Return who leads a partition, and the topic's id. DriverError and its kinds."""
-        leader = self._driver.leader(topic, number, refresh=refresh)
-        return leader, self._driver.topic_id(topic)
+    # -- who leads ---------------------------------------------------------------------------------
 
-    def ask(self, node: int, asked: Asked, offset: int, fetch_bytes: int) -> None:
-        """Send a fetch. DriverError: it can't be sent."""
+    def leader(
+        self,
+        topic: str,
+        number: int,
+        *,
+        refresh: bool,
+        least_epoch: int = -1,
+        topic_id: str | None = None,
+    ) -> Lead:
+        """Return who leads a partition. DriverError and its kinds.
+
+        Who tells of an epoch before `least_epoch`, or before one that was told already, was cut off
+        from the cluster, and so was the leader that it names: then all brokers are asked. The least
+        is that of the topic with `topic_id`: another one of its name begins at 0.
+        """
+        self._check_process()
+        least = Least(least_epoch, topic_id)
+        known = self._leads.get((topic, number))
+        if known is not None and not refresh and not _is_older(known, least):
+            return known
+        told = self._driver.metadata([topic])
+        found = _lead(told, topic, number)
+        if isinstance(found, NoLeaderError) or _is_older(found, least, known):
+            found = self._newest(told, topic, number, found)
+        if isinstance(found, NoLeaderError):
+            raise found
+        if _is_older(found, least, known):
+            raise NoLeaderError(
+                f"{topic}-{number}: its leader of epoch {found.epoch} was followed by another one, "
+                "and no broker that answers names that",
+                ErrorCode.LEADER_NOT_AVAILABLE,
+            )
+        self._leads[topic, number] = found
+        return found
+
+    def _newest(
+        self, told: MetadataResponse, topic: str, number: int, first: Lead | NoLeaderError
+    ) -> Lead | NoLeaderError:
+        """Ask every broker that is named; return what is known of the newest epoch."""
+        newest = first
+        for one in self._all_told(told, topic):
+            found = None if one is None else _lead(one, topic, number)
+            if isinstance(found, Lead) and (
+                isinstance(newest, NoLeaderError) or found.epoch > newest.epoch
+            ):
+                newest = found
+        return newest
+
+    def _all_told(self, told: MetadataResponse, topic: str) -> list[MetadataResponse | None]:
+        """Return what each broker that `told` names says of a topic; None: it does not answer."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        answers: list[MetadataResponse | None] = []
+        for broker in told.brokers:
+            try:
+                answers.append(self._driver.send(request, node=broker.node_id))
+            except DriverError:
+                answers.append(None)
+        return answers
+
+    def is_gone(self, topic: str) -> bool:
+        """Return whether each broker of the cluster answers, and none of them knows the topic."""
+        try:
+            told = self._driver.metadata([topic])
+        except DriverError:
+            return False
+        answers = self._all_told(told, topic)
+        return bool(answers) and all(
+            one is not None
+            and [found.error_code for found in one.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            for one in answers
+        )
+
+    # -- fetching ----------------------------------------------------------------------------------
+
+    def ask(self, lead: Lead, node: int, topic: Asked, place: From, fetch_bytes: int) -> None:
+        """Send a fetch to the leader, or to a replica that it prefers.
+
+        UnsupportedError: its Fetch is too old for us. DriverError: it can't be sent.
+        """
         assert self._in_flight is None, "an answer is outstanding"
         settings = self.settings
         peer = self._driver.peer(node)
-        session = self._sessions.setdefault(node, FetchSession())
         limits = Limits(
             settings.wait_ms,
             settings.min_bytes,
@@ -78,18 +201,22 @@ class WireClient:
             settings.rack,
         )
         version = peer.version_of(FetchRequest)
-        if asked.topic_id == NULL_UUID:
+        if topic.topic_id == NULL_UUID:
             version = min(version, _LAST_BY_NAME)
-        request = session.request({asked: offset}, limits)
+        if version < _FIRST_WITH_DIVERGENCE:
+            place = place._replace(last_epoch=-1)
+        session = self._sessions.setdefault(node, FetchSession())
+        request = session.request({topic: place._replace(leader_epoch=lead.epoch)}, limits)
         try:
             peer.post(request, version=version)
         except BaseException:
             session.reset()
             raise
-        self._in_flight = _InFlight(peer, session, asked)
+        self._in_flight = _InFlight(peer, session, topic)
 
     def take(self, timeout_s: float) -> Answer:
         """Wait for the answer. DriverError: none came, and the connection is closed."""
+        self._check_process()
         assert self._in_flight is not None, "nothing was asked"
         peer, session, asked = self._in_flight
         self._in_flight = None
@@ -102,25 +229,77 @@ class WireClient:
         assert isinstance(response, FetchResponse)
         return Answer(response.error_code, session.answered(response).get(asked))
 
-    def log_bounds(self, topic: str, number: int) -> tuple[int, int] | None:
-        """Return where the log begins, and where what may be read ends. None: nobody says.
+    def _check_process(self) -> None:
+        """UnreachableError: this process has forked, and the connections are its parent's."""
+        if os.getpid() != self._process:
+            raise UnreachableError("the connections are those of the process that forked")
+
+    # -- what the leader says of its log -----------------------------------------------------------
+
+    def log_bounds(self, topic: str, number: int, lead: Lead) -> Bounds | None:
+        """Return where the log begins and ends. None: the leader of that epoch does not say.
 
         A leader tells the end when it is sure of it (KIP-207).
         """
-        bounds = []
+        key, told = (topic, number), []
         for moment in (EARLIEST, LATEST):
-            key = topic, number
             try:
-                told = offsets_at(
-                    self._driver, {key: moment}, isolation=self.isolation, patience_s=_OFFSETS_S
-                )[key]
+                peer = self._driver.peer(lead.node)
+                one = told_by(peer, {key: moment}, isolation=self.isolation, epoch=lead.epoch)[key]
             except DriverError:
                 return None
-            if isinstance(told, AdminError) or told.offset < 0:
+            if isinstance(one, AdminError) or one.offset < 0:
                 return None
-            bounds.append(told.offset)
-        return bounds[0], bounds[1]
+            told.append(one)
+        return Bounds(told[0].offset, told[1].offset, told[1].leader_epoch)
+
+    def epoch_end(self, topic: str, number: int, lead: Lead, epoch: int) -> int | None:
+        """Return up to where the leader's log is that of `epoch` and of epochs before.
+
+        None: it can't tell. DriverError and its kinds: it is not asked rightly, or does not answer.
+        """
+        asked = OffsetForLeaderPartition(
+            partition=number, current_leader_epoch=lead.epoch, leader_epoch=epoch
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=_A_CONSUMER, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        )
+        try:
+            response = self._driver.send(request, node=lead.node)
+        except UnsupportedError:
+            return None
+        for one in (one for found in response.topics for one in found.partitions):
+            if one.error_code:
+                raise NoLeaderError(
+                    f"{topic}-{number}: where epoch {epoch} ends: {error_name(one.error_code)}",
+                    one.error_code,
+                )
+            return int(one.end_offset) if one.end_offset >= 0 else None
+        return None
 
     def close(self) -> None:
         self._driver.close()
         self._in_flight = None
+
+
+def _lead(told: MetadataResponse, topic: str, number: int) -> Lead | NoLeaderError:
+    """Read who leads a partition, or why nobody does."""
+    found = next((one for one in told.topics if one.name == topic), None)
+    name, code = f"topic {topic!r}", found.error_code if found is not None else 0
+    for one in found.partitions if found is not None and not code else ():
+        if one.partition_index == number:
+            if one.leader_id >= 0:
+                assert found is not None
+                return Lead(one.leader_id, one.leader_epoch, found.topic_id)
+            name, code = f"{topic}-{number}", one.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+    code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return NoLeaderError(f"{name}: {error_name(code)}", code)
+
+
+def _is_older(found: Lead, least: Least, known: Lead | None = None) -> bool:
+    """Return whether a leader is one of before. Epochs of another topic say nothing of this one."""
+    is_meant = least.topic_id in {None, uuid_text(found.topic_id)}
+    least_epoch = least.epoch if is_meant else -1
+    if known is not None and known.topic_id == found.topic_id:
+        least_epoch = max(least_epoch, known.epoch)
+    return 0 <= found.epoch < least_epoch

@@ -14,16 +14,25 @@ from typing import Final
 
 import pyarrow as pa
 
-from holdfast.clients.blocking_driver import AnswerTimeoutError, DriverError, NoLeaderError
-from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.reading.access import Access, ReadError
-from holdfast.pipelines.reading.fetch_session import Asked
+from holdfast.clients.blocking_driver import (
+    AnswerTimeoutError,
+    DriverError,
+    NoBrokerError,
+    NoLeaderError,
+    UnsupportedError,
+)
+from holdfast.pipelines.intake.forked import forget_in_child
+from holdfast.pipelines.offsets import Partition, TopicMadeAnewError, made_anew_text
+from holdfast.pipelines.reading.access import UNPLANNED, Access, Plan, ReadError
+from holdfast.pipelines.reading.fetch_session import Asked, From
 from holdfast.pipelines.reading.fetched_batches import scan
+from holdfast.pipelines.reading.history import History
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.way import Client
-from holdfast.pipelines.reading.wire_client import ANSWER_S, WireClient
+from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient
 from holdfast.wire.errors import RETRIABLE, ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
+from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.walker.record_columns import DECODER, Decoder
 
 CLIENTS_MAX: Final = 8
@@ -41,30 +50,39 @@ _UNKNOWN: Final = frozenset(
 _PASSING: Final = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
 # A session leaves out what is as it was: so the end is not known from it.
 _NOTHING_NEW: Final = PartitionData(high_watermark=-1)
+_NO_PROOF: Final = "that is no newer one than told of the range's end, so it may be cut off"
 
 # Workers outlive tasks, and connections are dear: keep the idle ones.
-_idle: dict[Client, WireClient] = {}
+_idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
 
 
-class OldFormatError(Exception):
-    """From `position` on there are messages of a format that only librdkafka reads."""
+class NotOursError(Exception):
+    """From `position` on only librdkafka reads: messages of an old format, or an old broker."""
 
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(position, why)
         self.position = position
+        self.why = why
 
 
 def wire_range(
-    partition: Partition, start: int, end: int, access: Access, *, decoder: Decoder = DECODER
+    partition: Partition,
+    start: int,
+    end: int,
+    access: Access,
+    plan: Plan = UNPLANNED,
+    *,
+    decoder: Decoder = DECODER,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records at offsets [start, end), as `read_range` does, and with its errors.
 
-    OldFormatError: all before its position was yielded, and nothing from there on.
+    NotOursError: all before its position was yielded, and nothing from there on.
     """
     client = _idle.pop(access.client, None) or WireClient(access.client)
     is_whole = False
     try:
-        yield from _Reading(client, partition, start, end, access, decoder).batches()
+        rows = RangeRows(partition, start, end, access, decoder)
+        yield from _Reading(client, partition, rows, access, plan).batches()
         is_whole = True
     finally:
         # With an answer outstanding it is of no use to the next range.
@@ -82,21 +100,23 @@ class _Reading:
         self,
         client: WireClient,
         partition: Partition,
-        start: int,
-        end: int,
+        rows: RangeRows,
         access: Access,
-        decoder: Decoder,
+        plan: Plan,
     ) -> None:
         self._client = client
         self._partition = partition
-        self._end = end
+        self._end = rows.end
         self._access = access
-        self._rows = RangeRows(partition, start, end, access, decoder)
+        self._rows = rows
+        self._plan = plan
+        bounds = rows.position, rows.end
+        self._history = History(client, partition, bounds, access, plan)
+        self._lead = Lead(-1, -1, NULL_UUID)  # that was asked last
         self._fetch_bytes = access.fetch_bytes
         self._is_stale = False  # who leads has to be asked for anew
         self._replica: int | None = None  # that the leader prefers us to read from
         self._topic_id: bytes | None = None  # of what was read until now
-        self._asked_id = b""
         self._trouble = ""
         self._unknown_since_s: float | None = None
         self._deadline_s = 0.0
@@ -107,9 +127,11 @@ class _Reading:
         try:
             while rows.position < self._end:
                 self._check_patience()
+                if rows.position >= self._end:
+                    break
                 # Held by no name of ours, an answer is gone when it is taken: they are large.
                 yield from self._take(self._next())
-        except OldFormatError:
+        except NotOursError:
             yield from rows.rest()
             raise
         yield from rows.rest()
@@ -117,7 +139,11 @@ class _Reading:
     def _check_patience(self) -> None:
         now_s = time.monotonic()
         if self._unknown_since_s is not None and now_s - self._unknown_since_s > UNKNOWN_S:
-            raise ReadError(f"{self._partition}: {self._trouble}")
+            if not self._client.is_gone(self._partition.topic):
+                raise ReadError(f"{self._partition}: {self._trouble}")
+            self._access.lost(self._partition, "no broker knows the topic: it was deleted")
+            self._rows.position = self._end
+            return
         if now_s > self._deadline_s:
             raise self._access.silent(
                 self._partition, self._rows.position, self._end, self._trouble
@@ -150,12 +176,16 @@ class _Reading:
             self._pause(str(failure))
             return None
         except DriverError as failure:
+            if isinstance(failure, UnsupportedError) and not isinstance(failure, NoBrokerError):
+                raise NotOursError(self._rows.position, str(failure)) from failure
             self._pause(str(failure))
             return None
         if error:
             self._refused(error, f"the fetch is refused: {error_name(error)}")
         elif data is not None and data.error_code:
             self._refused(data.error_code, f"the fetch is refused: {error_name(data.error_code)}")
+        elif data is not None and data.diverging_epoch.end_offset >= 0:
+            raise self._history.parted(self._rows.position, data.diverging_epoch.end_offset)
         elif data is not None and data.preferred_read_replica >= 0 and not data.records:
             self._replica = data.preferred_read_replica
         else:
@@ -166,18 +196,35 @@ class _Reading:
     def _ask(self, position: int) -> None:
         """Send a fetch from a position on. DriverError: it can't be sent."""
         partition = self._partition
-        leader, topic_id = self._client.leader(
-            partition.topic, partition.number, refresh=self._is_stale
+        lead = self._client.leader(
+            *partition,
+            refresh=self._is_stale,
+            least_epoch=self._history.least_epoch,
+            topic_id=self._plan.topic_id,
         )
         self._is_stale = False
-        if self._topic_id not in {None, topic_id}:
+        if self._is_another(lead.topic_id):
             self._rows.position = self._end
+            if self._access.fail_on_data_loss and self._plan.topic_id is not None:
+                ids = self._plan.topic_id, uuid_text(lead.topic_id)
+                raise TopicMadeAnewError("; ".join(made_anew_text({partition.topic: ids})))
             self._access.lost(partition, "the topic was made anew while it was read")
             return
-        self._asked_id = topic_id
-        node = leader if self._replica is None else self._replica
-        asked = Asked(partition.topic, topic_id, partition.number)
-        self._client.ask(node, asked, position, self._fetch_bytes)
+        self._history.hold_against(lead, position)
+        self._lead = lead
+        node = lead.node if self._replica is None else self._replica
+        asked = Asked(partition.topic, lead.topic_id, partition.number)
+        # A replica may be behind, and then its log would seem to part from what was read.
+        last_epoch = self._history.last_epoch if self._replica is None else -1
+        place = From(position, last_epoch=last_epoch)
+        self._client.ask(lead, node, asked, place, self._fetch_bytes)
+
+    def _is_another(self, topic_id: bytes) -> bool:
+        """Return whether it is not the topic's id that was planned, or read until now."""
+        if self._topic_id is not None:
+            return topic_id != self._topic_id
+        planned = self._plan.topic_id
+        return planned is not None and topic_id != NULL_UUID and uuid_text(topic_id) != planned
 
     def _pause(self, trouble: str) -> None:
         """Let a moment pass before the leader is looked for again; it may be another one then."""
@@ -200,7 +247,8 @@ class _Reading:
         following = found.next_offset
         if following <= position:
             raise self._broken(f"offset {position} is asked for, and batches before it come")
-        self._topic_id = self._asked_id
+        self._history.read(found.batches)
+        self._topic_id = self._lead.topic_id
         is_last = following >= self._end or found.is_old or found.trouble
         if not is_last:
             self._ask_ahead(following)
@@ -220,7 +268,8 @@ class _Reading:
         if trouble:
             raise self._broken(trouble)
         if is_old:
-            raise OldFormatError(self._rows.position)
+            why = f"messages of an old format from offset {self._rows.position} on"
+            raise NotOursError(self._rows.position, why)
         if data.records:
             raise self._broken("the broker sends less than a whole batch")
         committed = self._client.settings.is_committed
@@ -237,27 +286,42 @@ class _Reading:
         Usually a new leader's high watermark lags for a moment, so the log's end is asked for. A
         log that really is shorter has lost the rest.
         """
-        bounds = self._client.log_bounds(*self._partition)
-        if bounds is None or bounds[1] >= self._end:
+        bounds = self._client.log_bounds(*self._partition, self._lead)
+        if bounds is None or bounds.end >= self._end:
             return  # the range's deadline bounds this
+        self._is_shorter(bounds)
+
+    def _is_shorter(self, bounds: Bounds) -> None:
+        """The log ends before the range does, its leader says: give up the rest, if that holds.
+
+        A log that lost its end has a leader of a newer epoch than the one that told of that end.
+        Any other leader was cut off from its cluster, and doesn't know it yet: wait for the next.
+        """
+        said = f"the log ends at {bounds.end}, before {self._end}"
+        if not self._history.is_newer(bounds.epoch):
+            self._pause(f"{said}, as its leader of epoch {bounds.epoch} says: {_NO_PROOF}")
+            return
         self._rows.position = self._end
-        self._access.lost(self._partition, f"the log ends at {bounds[1]}, before {self._end}")
+        self._access.lost(self._partition, said)
 
     def _out_of_range(self) -> None:
         if self._replica is not None:  # a follower may be behind, or have other ends
             self._pause("the preferred replica does not have that offset")
             return
-        bounds = self._client.log_bounds(*self._partition)
+        bounds = self._client.log_bounds(*self._partition, self._lead)
+        position = self._rows.position
         if bounds is None:
             self._pause("nobody says where the log begins and ends")
-            return
-        earliest, latest = bounds
-        position = self._rows.position
-        if not earliest <= position <= latest:
-            self._rows.position = self._end if latest < position else min(earliest, self._end)
+        elif position < bounds.start:
+            self._rows.position = min(bounds.start, self._end)
             self._access.lost(
-                self._partition, f"offset {position} is outside of the log [{earliest}, {latest})"
+                self._partition,
+                f"offset {position} is outside of the log [{bounds.start}, {bounds.end})",
             )
+        elif bounds.end < position:
+            self._is_shorter(bounds)
+        else:
+            self._pause("the fetch is refused, and what is asked for is in the log")
 
     def _refused(self, code: int, said: str) -> None:
         """Pass over what mends itself, raise what doesn't."""

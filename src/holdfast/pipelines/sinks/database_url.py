@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Final
+
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 
@@ -9,6 +12,10 @@ from holdfast.pipelines.intake.secret_references import is_reference, resolved
 from holdfast.pipelines.sinks.target import TargetError
 
 OPTION = "target: the password"
+_SECRETS: Final = (
+    "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
+)  # fmt: skip
+"""What libpq takes behind the question mark and nobody may see."""
 
 
 def checked(url: str) -> str:
@@ -25,12 +32,34 @@ def checked(url: str) -> str:
             "postgresql://USER:env:NAME@HOST/DATABASE or USER:file:PATH (as %2F where it has a "
             "slash), which is read where a connection is opened"
         )
+    for name, value in _secrets(parsed):
+        if not (isinstance(value, str) and is_reference(value)):
+            raise TargetError(
+                f"target: {name} is not written into a query, which plans and logs show; give "
+                f"?{name}=env:NAME or ?{name}=file:PATH, once, which is read where a connection "
+                "is opened"
+            )
     return url
 
 
 def with_password(url: str) -> URL:
-    """Return the URL with its password in its place. OptionError: that can't be had here."""
+    """Return the URL with its secrets in their places. OptionError: one can't be had here."""
     parsed = make_url(url)
-    if not parsed.password:
-        return parsed
-    return parsed.set(password=resolved(OPTION, str(parsed.password)))
+    if parsed.password:
+        parsed = parsed.set(password=resolved(OPTION, str(parsed.password)))
+    return parsed.update_query_dict(
+        {name: resolved(f"target: {name}", str(value)) for name, value in _secrets(parsed)}
+    )
+
+
+def connection_arguments(url: str) -> dict[str, Any]:
+    """Return what psycopg takes, secrets resolved: one by one, for as a text libpq would parse it.
+
+    It refuses some texts, and quotes them when it does.
+    """
+    parsed = with_password(url).set(drivername="postgresql+psycopg")
+    return dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+
+
+def _secrets(url: URL) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+    return ((name, url.query[name]) for name in _SECRETS if name in url.query)

@@ -18,14 +18,14 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from holdfast.pipelines.sinks.target import TargetError, columns_of
-from holdfast.pipelines.sinks.written_files import sync
+from holdfast.pipelines.sinks.turns import ATTEMPTS
+from holdfast.pipelines.sinks.written_files import sync, unmarked
 
 if TYPE_CHECKING:
     from deltalake import Field
     from pyspark.sql.types import StructType
 
 LOG: Final = "_delta_log"
-ATTEMPTS: Final = 100  # to commit; each that fails is somebody else's commit
 
 ONCE: Final = CommitProperties(max_commit_retries=0)
 """At the version after the one that was read, or not at all."""
@@ -46,7 +46,7 @@ class Columns:
     def __init__(self, schema: StructType) -> None:
         """TargetError: a column that no table, or no Delta table, can hold."""
         columns_of(schema)
-        fields = json.loads(schema.json())["fields"]  # Delta's types are spelt as Spark's
+        fields = unmarked(schema.jsonValue())["fields"]  # Delta's types are spelt as Spark's
         for field in fields:
             if _NOT_IN_A_NAME & set(field["name"]):
                 raise TargetError(

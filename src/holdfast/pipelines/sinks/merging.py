@@ -20,6 +20,8 @@ import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
+from holdfast.pipelines.fence import DECIMAL_ORDER
+from holdfast.pipelines.sinks.column_fit import is_decimal
 from holdfast.pipelines.sinks.target import COORDINATES, Mode, Target, TargetError
 
 TIMESTAMP: Final = "timestamp"
@@ -49,8 +51,9 @@ def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None
     missing = [name for name in (*COORDINATES, TIMESTAMP) if name not in names]
     if missing:
         raise TargetError(
-            f"an upsert needs the column {', '.join(missing)} to tell which row of a key is the "
-            'later one; keep it in the query, or name a column that tells it (version="...")'
+            f"an upsert needs the record's {', '.join(missing)} to tell which row of a key is the "
+            "later one, and the query lacks it or has computed it: keep it as the source gives it, "
+            'or name a column that tells which is later (version="...")'
         )
 
 
@@ -62,6 +65,7 @@ class Merge:
         self._table = table
         self._staging = staging
         self._names = [column.name for column in table.columns]
+        self._in_sqlite = False
 
     def append(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> int:
         """Add the chosen rows of the staging table; return how many."""
@@ -75,7 +79,9 @@ class Merge:
         self, connection: Connection, chosen: sql.ColumnElement[bool], *, stateful: bool
     ) -> None:
         """Let each key's winner among the chosen rows replace the row of that key, or delete it."""
+        self._in_sqlite = connection.dialect.name == "sqlite"
         winners = self._winners(chosen, stateful=stateful)
+        self._refuse_without_key(connection, chosen)
         self._refuse_unversioned(connection, chosen)
         if stateful and self._target.version is None:
             self._refuse_twice(connection, chosen)
@@ -107,7 +113,9 @@ class Merge:
         """Return what holds of the winners' rows in the staging table."""
         staging, target = self._staging, self._target
         keys = [staging.c[name] for name in target.keys]
-        version = [] if target.version is None else [staging.c[target.version].desc()]
+        version = []
+        if target.version is not None:
+            version.append(self._ordered(staging.c[target.version]).desc())
         if stateful or not {*COORDINATES, TIMESTAMP} <= set(staging.c.keys()):
             return staging.c[PLACE].in_(self._first(chosen, keys, [*version, staging.c[PLACE]]))
         in_partition = [*keys, staging.c["topic"], staging.c["partition"]]
@@ -136,8 +144,27 @@ class Merge:
         """Whether a staged row's key has a higher version in another table."""
         assert self._target.version is not None
         same = [other.c[name] == self._staging.c[name] for name in self._target.keys]
-        newer = other.c[self._target.version] > self._staging.c[self._target.version]
+        version = self._ordered(other.c[self._target.version])
+        newer = version > self._staging.c[self._target.version]
         return sql.exists().where(*same, newer)
+
+    def _ordered(self, version: sql.ColumnElement[Any]) -> sql.ColumnElement[Any]:
+        """Return a version as the database has to compare it: SQLite has exact numbers as texts."""
+        if self._in_sqlite and is_decimal(version.type):
+            return sql.collate(sql.type_coerce(version, sql.Text), DECIMAL_ORDER)
+        return version
+
+    def _refuse_without_key(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
+        """A null is unlike any other, for a constraint too: each would be another row."""
+        keys = [self._staging.c[name] for name in self._target.keys]
+        missing = sql.or_(*(key.is_(None) for key in keys))
+        found = connection.execute(sql.select(*keys).where(chosen, missing).limit(1)).first()
+        if found is not None:
+            raise TargetError(
+                f"a row of the key {tuple(found)!r} has null in its key "
+                f"({', '.join(self._target.keys)}): leave such rows out of the query, or give them "
+                "a value (coalesce)"
+            )
 
     def _refuse_unversioned(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
         if self._target.version is None:
@@ -190,7 +217,8 @@ class Merge:
         is_newer = None
         if self._target.version is not None:
             before = table.c[self._target.version]
-            is_newer = before.is_(None) | (insert.excluded[self._target.version] >= before)
+            version = self._ordered(insert.excluded[self._target.version])
+            is_newer = before.is_(None) | (version >= before)
         connection.execute(
             insert.on_conflict_do_update(
                 index_elements=self._target.keys,

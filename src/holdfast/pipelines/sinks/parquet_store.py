@@ -30,7 +30,7 @@ from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
-from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync
+from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync, unmarked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,14 +49,19 @@ class ParquetStore:
     """A folder on disks that every executor sees under the same name."""
 
     def __init__(self, url: str, query: str, target: Target) -> None:
+        for option, name in (("query", query), *(("table", n) for n in target.table.split("/"))):
+            _refuse_hidden(option, name)
         self._root = folder_of(url, "parquet", _WHY_LOCAL) / target.table
         self._query = query
         self._target = target
         self._schema = ""
+        self._columns: dict[str, Any] = {}
         self._epoch = 0
         self._manifest: dict[str, Any] | None = None  # of the batch that was committed last
         if target.mode is not Mode.APPEND:
             raise TargetError("mode: Parquet's files are never changed; only append can be had")
+        if target.keys:
+            raise TargetError("keys: a Parquet table has no primary key; leave them out")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": 0, "_manifest": None}
@@ -85,7 +90,9 @@ class ParquetStore:
 
     def open(self, schema: StructType, master: str) -> None:
         del master  # wherever it runs: the folder has to be the same one, which nobody can tell
-        self._schema = schema.json()
+        told = unmarked(schema.jsonValue())
+        self._schema = json.dumps(told, separators=(",", ":"), sort_keys=True)
+        self._columns = _columns(told)
         self._areas.mkdir(parents=True, exist_ok=True)
         self._table.mkdir(parents=True, exist_ok=True)
         self._refuse_other_columns(self._last_manifest())  # before anybody is fenced for it
@@ -95,12 +102,23 @@ class ParquetStore:
         self._refuse_other_columns(self._manifest)
 
     def _refuse_other_columns(self, last: Mapping[str, Any] | None) -> None:
-        before = None if last is None else last["schema"]
-        if before not in {None, self._schema} and not self._target.adds_columns:
+        former = self._columns if last is None else _columns(json.loads(last["schema"]))
+        if former != self._columns and not self._target.adds_columns:
             raise TargetError(
                 f"{self._table}: its files have other columns than the query now has; write to "
                 'another folder, or let files differ (schema_changes="add")'
             )
+        before = _columns_of_files(last)
+        spelt = {name.lower(): name for name in before}
+        for name, kind in self._columns.items():
+            there = spelt.get(name.lower(), name)
+            if there != name or before.get(name, kind) != kind:
+                raise TargetError(
+                    f"{self._table}: its files have a column {there!r} of the type "
+                    f"{_spelt(before[there])}, and the query has {name!r}, {_spelt(kind)}: who "
+                    "reads the folder finds one type for both, or an error. Cast it in the query, "
+                    "give it another name, or write to another folder"
+                )
 
     def _take(self) -> int:
         """Make the staging area of an epoch that nobody had: what is fenced keeps its number."""
@@ -220,6 +238,7 @@ class ParquetStore:
             "epoch": self._epoch,
             **told_of(batch),
             "schema": self._schema,
+            "columns": {**_columns_of_files(self._manifest), **self._columns},
             "rows": staged.count,
             "files": list(staged.names),
             **told_moves(self._query, self.memory(), work),
@@ -227,6 +246,43 @@ class ParquetStore:
 
     def close(self) -> None:
         """Nothing is held: files are opened and closed with each batch."""
+
+
+def _columns(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each column's type. TargetError: one is there twice, for some who read the files."""
+    found: dict[str, Any] = {}
+    lower: set[str] = set()
+    for field in schema["fields"]:
+        name = field["name"]
+        if name.lower() in lower:
+            raise TargetError(
+                f"column {name!r} is there twice: to Spark, which reads the files, A and a are one "
+                "name; give one of them another"
+            )
+        lower.add(name.lower())
+        found[name] = field["type"]
+    return found
+
+
+def _columns_of_files(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the columns of all files up to a manifest; of before it tells its own alone."""
+    if manifest is None:
+        return {}
+    told: dict[str, Any] = manifest.get("columns") or _columns(json.loads(manifest["schema"]))
+    return told
+
+
+def _spelt(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)
+
+
+def _refuse_hidden(option: str, name: str) -> None:
+    """TargetError: what is written below a folder of this name is seen by no reader."""
+    if name.startswith(("_", ".")):
+        raise TargetError(
+            f"{option}: {name!r} would be a folder that Spark, Arrow and others pass over when "
+            "they read Parquet, since its name begins with _ or a dot; give it another name"
+        )
 
 
 def _epoch_of(path: Path) -> int:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from holdfast.pipelines.sinks.database_url import with_password
+from holdfast.pipelines.sinks.database_url import connection_arguments
 
 SCHEMA: Final = "attempt long, rows long"
 _RESULT: Final = pa.schema([("attempt", pa.int64()), ("rows", pa.int64())])
@@ -60,7 +60,7 @@ class CopyTask:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
-        with psycopg.connect(conninfo(self._url)) as connection:
+        with psycopg.connect(**connection_arguments(self._url)) as connection:
             attempt = self._begin(connection)
             rows = self._copy(connection, first, batches)
         # Committed: only now may Spark hear of it.
@@ -109,11 +109,6 @@ def _readable(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
     return column
-
-
-def conninfo(url: str) -> str:
-    """Return libpq's form of a store's URL: without the driver's name, with the password."""
-    return with_password(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def _task() -> str:

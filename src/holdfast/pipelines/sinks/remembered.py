@@ -22,7 +22,13 @@ def memory_of(told: Mapping[str, Any]) -> Memory:
     offsets = from_json(told["offsets"])
     if told["checkpoint"] is None:
         return Memory(offsets)
-    last = Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
+    last = Last(
+        told["checkpoint"],
+        told["batch"],
+        told["plan"],
+        told["stateful"],
+        told.get("by_place", False),
+    )
     return Memory(offsets, last)
 
 
@@ -33,6 +39,7 @@ def told_of(batch: Batch) -> dict[str, Any]:
         "batch": batch.number,
         "plan": batch.plan,
         "stateful": batch.stateful,
+        "by_place": True,
     }
 
 
@@ -54,9 +61,7 @@ def told_moves(query: str, memory: Memory, work: Work) -> dict[str, Any]:
 
 def moved(query: str, before: Offsets, work: Work) -> dict[Reader, Stored]:
     """Return how far the table is once a batch's work is done. FencedError: somebody changed it."""
-    known = dict(before)
-    for reader in work.forget:
-        del known[reader]
+    known = work.kept(before)
     for reader, stored in known.items():
         if stored.topic_id is None and reader.partition.topic in work.named:
             known[reader] = Stored(stored.next_offset, work.named[reader.partition.topic])

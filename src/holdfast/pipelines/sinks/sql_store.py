@@ -7,28 +7,32 @@ file's one writer; PostgreSQL's are copied by the tasks that compute them (`post
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Memory, Work
-from holdfast.pipelines.fence import Ownership, open_engine
+from holdfast.pipelines.fence import Ownership, create_tables, open_engine, queries, target_of
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
-from holdfast.pipelines.sinks.store import Staged, StagingError
+from holdfast.pipelines.sinks.spool import Spool, spooled
+from holdfast.pipelines.sinks.store import Staged, StagingError, is_one_machine
 from holdfast.pipelines.sinks.target import (
     Column,
     Mode,
     Target,
     TargetError,
     columns_of,
+    compare,
+    is_there,
+    limits,
+    ordering,
     prepare,
     table_of,
 )
-from holdfast.pipelines.spool import Spool, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +47,8 @@ class SqlStore(ABC):
         self._query = query
         self._target = target
         self._columns: tuple[Column, ...] = ()
+        self._ordering: tuple[str, ...] = ()
+        self._limits: Mapping[str, int] = {}
         self._engine: Engine | None = None
         self._ownership: Ownership | None = None
 
@@ -59,7 +65,7 @@ class SqlStore(ABC):
         return self._ownership
 
     def open(self, schema: StructType, master: str) -> None:
-        self._columns = columns_of(schema)
+        self._columns, self._ordering = columns_of(schema), ordering(schema)
         table_of(self._target, self._columns)  # refuses what can't be before anything is taken
         self.refuse_where(master)
         self._engine = open_engine(with_password(self._url), pooled=False)
@@ -81,10 +87,34 @@ class SqlStore(ABC):
 
     def _try_to_prepare(self, engine: Engine) -> None:
         with engine.begin() as connection:
+            create_tables(connection)
+            self._refuse_without_rows(connection)
             table = prepare(connection, self._target, self._columns)
             if self._target.deleted is not None:
-                tombstones_of(self._target, table).create(connection, checkfirst=True)
+                tombstones = tombstones_of(self._target, table)
+                tombstones.create(connection, checkfirst=True)
+                compare(connection, tombstones)
+            self._limits = limits(connection, table)
             self.prepare_shared(connection)
+
+    def _refuse_without_rows(self, connection: Connection) -> None:
+        """TargetError: the query would go on where it was, in a table without its rows before."""
+        used, former = target_of(connection, self._query)
+        if not used:
+            return
+        table = self._target.table
+        anew = "give the query another name and a fresh checkpoint, and all of its rows come again"
+        if former not in {None, table}:
+            raise TargetError(
+                f"table: query {self._query!r} has written to {former!r}, and would go on in "
+                f"{table!r} without those rows. Name the former table; or {anew}; or, if you have "
+                f"renamed it in the database, do so in {queries.name}, too (target)"
+            )
+        if not is_there(connection, self._target):
+            raise TargetError(
+                f"table {table} is not there, and query {self._query!r} has written to it: it "
+                f"would go on without those rows. Bring the table back; or {anew}"
+            )
 
     @abstractmethod
     def refuse_where(self, master: str) -> None:
@@ -111,11 +141,12 @@ class SqlStore(ABC):
 
     def commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
         with self.ownership.transaction() as connection:
-            self.ownership.commit_batch(connection, batch, work)
+            self.ownership.commit_batch(connection, batch, work, self._target.table)
             if staged is not None and staged.count:
-                names = [column.name for column in self._columns]
-                check_order(self._target, names, stateful=batch.stateful)
-                merge_from = MergeFrom(self._target, self._columns, stateful=batch.stateful)
+                check_order(self._target, self._ordering, stateful=batch.stateful)
+                merge_from = MergeFrom(
+                    self._target, self._columns, self._limits, stateful=batch.stateful
+                )
                 self.take_in(connection, staged, merge_from)
 
     def close(self) -> None:
@@ -126,8 +157,17 @@ class SqlStore(ABC):
 class MergeFrom:
     """How one batch's rows get from a staging table into the target."""
 
-    def __init__(self, target: Target, columns: Sequence[Column], *, stateful: bool) -> None:
+    def __init__(
+        self,
+        target: Target,
+        columns: Sequence[Column],
+        limits: Mapping[str, int],
+        *,
+        stateful: bool,
+    ) -> None:
+        """`limits`: how many characters a column's texts may have, where the database cuts them."""
         self._target = target
+        self._limits = limits
         self._table = table_of(target, columns)
         self._stateful = stateful
 
@@ -136,6 +176,7 @@ class MergeFrom:
     ) -> None:
         """Merge the chosen rows, of which there have to be as many as were computed."""
         merge = Merge(self._target, self._table, staging)
+        self._refuse_too_long(connection, staging, chosen)
         if self._target.mode is Mode.APPEND:
             found = merge.append(connection, chosen)
         else:
@@ -149,14 +190,28 @@ class MergeFrom:
         if self._target.mode is Mode.UPSERT:
             merge.upsert(connection, chosen, stateful=self._stateful)
 
+    def _refuse_too_long(
+        self, connection: Connection, staging: sql.Table, chosen: sql.ColumnElement[bool]
+    ) -> None:
+        """PostgreSQL cuts spaces off without a word, and ends the batch at anything else."""
+        for name, limit in self._limits.items():
+            too_long = sql.func.length(staging.c[name]) > limit
+            if connection.scalar(sql.select(sql.exists().where(chosen, too_long))):
+                raise TargetError(
+                    f"table {self._target.table}: a text has more than the {limit} characters of "
+                    f"its column {name!r}. Make that one TEXT (ALTER TABLE), or cut the texts in "
+                    "the query"
+                )
+
 
 class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
 
     def refuse_where(self, master: str) -> None:
-        if not master.startswith("local"):
+        if not is_one_machine(master):
+            where = master or "a cluster, for all that is known"
             raise TargetError(
-                f"SQLite has one file on one machine, and this query runs on {master}: a driver "
+                f"SQLite has one file on one machine, and this query runs on {where}: a driver "
                 "that starts elsewhere would begin another one. Use postgresql://..."
             )
 

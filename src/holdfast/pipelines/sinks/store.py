@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+def is_one_machine(master: str) -> bool:
+    """Return whether Spark runs on the driver's machine alone. A Connect client's is not known."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
 class StagingError(RuntimeError):
     """What was staged is not what was computed. Nothing was written."""
 

@@ -6,14 +6,15 @@ uncomputed: a stateful query's state is only kept when somebody has taken its ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
-from holdfast.pipelines.offsets import spelt
-from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
+from holdfast.pipelines.intake.same_version import stamped, unstamped
+from holdfast.pipelines.offsets import RECORD, spelt
+from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Reader
 from holdfast.pipelines.progress.commits import commit
 from holdfast.pipelines.progress.ends import metadata, of_table
 from holdfast.pipelines.sinks.store import Staged, Store
@@ -21,6 +22,12 @@ from holdfast.pipelines.sinks.target import COORDINATES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_OUTSIDE: Final = (
+    "a part of this batch is in the tables already, and a row of it has a topic, partition and "
+    "offset that the batch does not cover: these columns are not the record's. Keep those of the "
+    "source as they are, in each part of a union, and leave out those of other queries"
+)
 
 OnCommit = Callable[[int, int], None]  # batch, rows: called when they are on disk
 
@@ -49,7 +56,10 @@ class TableSink:
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_checkpoint": None, "failure": None}
+        return stamped({**self.__dict__, "_checkpoint": None, "failure": None})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unstamped(state))
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
@@ -60,7 +70,7 @@ class TableSink:
 
     def _process(self, frame: DataFrame, number: int) -> None:
         if self._checkpoint is None:
-            master = frame.sparkSession.conf.get("spark.master", "local")
+            master = frame.sparkSession.conf.get("spark.master", "")
             self._store.open(frame.schema, str(master))
             self._checkpoint = Checkpoint(self._location, frame.sparkSession)
         batch = self._checkpoint.batch(number, _running(frame))
@@ -76,7 +86,7 @@ class TableSink:
             if not work.replay:
                 self._commit(batch, work, None)
             return
-        due = frame if work.rows is Rows.ALL else _without_old_rows(frame, work.moves)
+        due = frame if work.rows is Rows.ALL else _without_old_rows(frame, batch, work.moves)
         staged = self._store.stage(due, batch)
         try:
             _refuse_rows_of_nothing(batch, staged.count)
@@ -114,18 +124,48 @@ def _consume(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
-    """Leave out the rows that the tables have already."""
-    missing = [name for name in COORDINATES if name not in frame.columns]
+def _without_old_rows(frame: DataFrame, batch: Batch, moves: Sequence[Due]) -> DataFrame:
+    """Leave out the rows that the tables have already. A row that is in no range ends the batch."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - half a second, and stores need none
+
+    found = _coordinates(frame)
+    topic, partition, offset = (columns[0] for columns in found)
+    alike = reduce(and_, (c.eqNullSafe(of[0]) for of in found for c in of))
+
+    def within(reader: Reader, begin: int, end: int) -> Column:
+        place = reader.partition
+        is_its = (topic == place.topic) & (partition == place.number)
+        return is_its & (offset >= begin) & (offset < end)
+
+    due = reduce(or_, (within(move.reader, move.begin, move.end) for move in moves), f.lit(False))
+    planned = reduce(or_, (within(each.reader, each.start, each.end) for each in batch.ranges))
+    refused = f.raise_error(f.lit(_OUTSIDE)).cast("boolean")
+    return frame.where(f.when(alike & due, True).when(alike & planned, False).otherwise(refused))
+
+
+def _coordinates(frame: DataFrame) -> list[list[Column]]:
+    """Return the columns that have a record's topic, partition and offset, as the source says.
+
+    There may be more than one of each: what was written to a file from another query says the same.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+    names = {
+        wanted: [
+            field.name for field in frame.schema.fields if field.metadata.get(RECORD) == wanted
+        ]
+        for wanted in COORDINATES
+    }
+    missing = [wanted for wanted, found in names.items() if not found]
     if missing:
         raise PlanError(
-            "a part of this batch is in the tables already, and without the column "
-            f"{', '.join(missing)} its rows can't be told apart; keep topic, partition and offset"
+            "a part of this batch is in the tables already, and its rows can't be told apart: no "
+            f"column of the query is the record's {', '.join(missing)}. A column of that name that "
+            "was computed is none; keep topic, partition and offset as the source gives them, by "
+            "any names. Where rows pass through a function of yours, say which columns they are: "
+            f'frame.withMetadata("offset", {{"{RECORD}": "offset"}})'
         )
-    wanted: Iterable[Column] = (
-        (frame["topic"] == move.reader.partition.topic)
-        & (frame["partition"] == move.reader.partition.number)
-        & (frame["offset"] >= move.begin)
-        for move in moves
-    )
-    return frame.where(reduce(or_, wanted))
+    return [
+        [f.col("`" + name.replace("`", "``") + "`") for name in names[wanted]]
+        for wanted in COORDINATES
+    ]

@@ -6,7 +6,8 @@ only when it was asked to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,8 +15,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
+
+from holdfast.pipelines.offsets import RECORD
+from holdfast.pipelines.sinks.column_fit import misfit, spelt
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -72,6 +75,18 @@ class Column:
     nullable: bool
 
 
+def ordering(schema: StructType) -> tuple[str, ...]:
+    """Return the columns that may tell which of two rows is the later one.
+
+    A column that is called as a coordinate is, but is not the record's own, tells nothing.
+    """
+    return tuple(
+        field.name
+        for field in schema.fields
+        if field.name not in COORDINATES or field.metadata.get(RECORD) == field.name
+    )
+
+
 def columns_of(schema: StructType) -> tuple[Column, ...]:
     """Return the columns of a frame. TargetError: one of them no table can hold."""
     names = [field.name for field in schema.fields]
@@ -100,6 +115,21 @@ class _DecimalText(sql.types.TypeDecorator[Decimal]):
         return None if value is None else Decimal(value)
 
 
+class _Number(sql.types.TypeDecorator[float]):
+    """A floating number. SQLite makes a null of one that is none, and says nothing."""
+
+    impl = sql.Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, _dialect: Any) -> float | None:
+        if value is not None and math.isnan(value):
+            raise TargetError(
+                "SQLite has no NaN, and would make a null of it: leave such rows out of the query, "
+                "or give them a value (nanvl), a null perhaps"
+            )
+        return value
+
+
 class _UtcText(sql.types.TypeDecorator[datetime]):
     """A moment, in UTC. Spark's rows have it in this process's time zone, and don't say so."""
 
@@ -125,8 +155,8 @@ def _type_of(name: str, kind: DataType) -> sql.types.TypeEngine[Any]:
         spark.ShortType: sql.SmallInteger(),
         spark.IntegerType: sql.Integer(),
         spark.LongType: sql.BigInteger(),
-        spark.FloatType: sql.REAL(),
-        spark.DoubleType: sql.Double(),
+        spark.FloatType: sql.REAL().with_variant(_Number(), "sqlite"),
+        spark.DoubleType: sql.Double().with_variant(_Number(), "sqlite"),
         spark.StringType: sql.Text(),
         spark.BinaryType: sql.LargeBinary(),
         spark.DateType: sql.Date(),
@@ -175,16 +205,15 @@ def prepare(connection: Connection, target: Target, columns: Iterable[Column]) -
     Returns it as the query knows it. TargetError says which column does not fit, and why.
     """
     wanted = table_of(target, columns)
-    seen = sql.inspect(connection)
-    if not seen.has_table(wanted.name, schema=wanted.schema):
+    if not is_there(connection, target):
         wanted.create(connection)
         return wanted
+    seen = sql.inspect(connection)
     there = {column["name"]: column for column in seen.get_columns(wanted.name, wanted.schema)}
     for column in wanted.columns:
         if column.name not in there:
             _add(connection, target, wanted, column)
-        else:
-            _compare(target, column, there[column.name]["type"])
+    compare(connection, wanted)
     for name, found in there.items():
         is_filled = found["nullable"] or found.get("default") is not None
         if name not in wanted.columns and not is_filled and found.get("autoincrement") is not True:
@@ -194,6 +223,7 @@ def prepare(connection: Connection, target: Target, columns: Iterable[Column]) -
             )
     if target.keys:
         _compare_keys(seen, target, wanted)
+        _refuse_other_scale(connection, target, wanted)
     return wanted
 
 
@@ -208,40 +238,51 @@ def _add(connection: Connection, target: Target, table: sql.Table, column: sql.C
     connection.exec_driver_sql(f"ALTER TABLE {preparer.format_table(table)} ADD COLUMN {made}")
 
 
-_FAMILIES: Final[Mapping[str, Callable[[sql.types.TypeEngine[Any]], bool]]] = {
-    "boolean": lambda kind: isinstance(kind, sql.Boolean),
-    "number": lambda kind: isinstance(kind, sql.Numeric | sql.Integer),
-    "text": lambda kind: isinstance(kind, sql.String),
-    "bytes": lambda kind: isinstance(kind, sql.LargeBinary | postgresql.BYTEA),
-    "date": lambda kind: isinstance(kind, sql.Date),
-    "time": lambda kind: isinstance(kind, sql.DateTime),
-}
+def is_there(connection: Connection, target: Target) -> bool:
+    schema, _, name = target.table.rpartition(".")
+    return bool(sql.inspect(connection).has_table(name, schema=schema or None))
 
 
-def _compare(target: Target, column: sql.Column[Any], there: sql.types.TypeEngine[Any]) -> None:
-    """Refuse what the database would refuse in the middle of a batch, or cut short."""
-    families = [name for name, holds in _FAMILIES.items() if holds(column.type)]
-    matches = not families or _FAMILIES[families[0]](there)
-    if matches and _is_larger(column.type, there):
-        matches = False
-    if not matches:
-        raise TargetError(
-            f"table {target.table}: its column {column.name!r} is {there}, and the query's is "
-            f"{column.type}: what does not fit would be refused or cut in the middle of a batch"
-        )
+def limits(connection: Connection, table: sql.Table) -> dict[str, int]:
+    """Return how many characters a text may have, of columns that would be cut to that."""
+    if connection.dialect.name == "sqlite":
+        return {}  # what it calls VARCHAR(10) takes any text
+    there = sql.inspect(connection).get_columns(table.name, table.schema)
+    found = {column["name"]: getattr(column["type"], "length", None) for column in there}
+    return {name: limit for name, limit in found.items() if limit and name in table.columns}
 
 
-def _is_larger(ours: sql.types.TypeEngine[Any], there: sql.types.TypeEngine[Any]) -> bool:
-    """Whether whole numbers of the query may not fit. SQLite's hold all, whatever their name."""
-    if isinstance(there, sqlite.INTEGER) or not isinstance(ours, sql.Integer):
-        return False
-    return isinstance(there, sql.Integer) and _size(ours) > _size(there)
+def compare(connection: Connection, table: sql.Table) -> None:
+    """Refuse what the database would refuse in the middle of a batch, or change."""
+    there = sql.inspect(connection).get_columns(table.name, table.schema)
+    types = {column["name"]: column["type"] for column in there}
+    dialect = connection.dialect
+    for column in table.columns:
+        found = types[column.name]
+        why = misfit(column.type, found, dialect)
+        if why is not None:
+            raise TargetError(
+                f"table {table.name}: its column {column.name!r} is {spelt(found, dialect)}, and "
+                f"the query's is {spelt(column.type, dialect)}: {why}. Cast the query's column to "
+                "what the table has, or change the table's (ALTER TABLE)"
+            )
 
 
-def _size(kind: sql.types.TypeEngine[Any]) -> int:
-    if isinstance(kind, sql.SmallInteger):
-        return 0
-    return 2 if isinstance(kind, sql.BigInteger) else 1
+def _refuse_other_scale(connection: Connection, target: Target, table: sql.Table) -> None:
+    """SQLite has decimals as texts: one key with two scales would be two keys."""
+    if connection.dialect.name != "sqlite":
+        return
+    for name in target.keys:
+        column = table.c[name]
+        if not isinstance(column.type, sql.Numeric):
+            continue
+        found = connection.scalar(sql.select(column).where(column.is_not(None)).limit(1))
+        if found is not None and -found.as_tuple().exponent != column.type.scale:
+            raise TargetError(
+                f"table {target.table}: the key {name!r} has values like {found}, and the query's "
+                f"is {column.type}: SQLite compares texts, so a key would be there twice. Cast the "
+                "query's column to the former scale"
+            )
 
 
 def _compare_keys(seen: sql.Inspector, target: Target, table: sql.Table) -> None:

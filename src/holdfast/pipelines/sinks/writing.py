@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-SCHEMES = ("sqlite", "postgresql", "parquet", "delta", "redis", "rediss", "unix")
+SCHEMES = ("sqlite", "postgresql", "parquet", "delta", "iceberg", "redis", "rediss", "unix")
 
 
 def write(
@@ -39,13 +39,14 @@ def write(
 ) -> StreamingQuery:
     """Start a query that writes each row of a streaming frame into a table once, whatever dies.
 
-    `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, `parquet:///FOLDER`, or
-    `delta:///FOLDER`, or `redis://HOST:PORT/DATABASE` (rediss://, unix:///SOCKET?db=DATABASE). The
-    table is made if it is not there; Parquet's and Delta's is a folder of FOLDER, and Redis's the
-    keys `TABLE:KEY`, each a hash, which can be upserted only. `query` is the name under which the
-    table remembers how far it is: keep it when the checkpoint is deleted or moved. `keys` are the
-    columns of the primary key; with `mode="upsert"` a row replaces the one of its key, and where
-    the column `deleted` is true it deletes that. Which of two rows is the later one, `topic`,
+    `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, `parquet:///FOLDER`,
+    `delta:///FOLDER`, `iceberg+sqlite:///FILE?warehouse=/FOLDER` (or iceberg+postgresql://...), or
+    `redis://HOST:PORT/DATABASE` (rediss://, unix:///SOCKET?db=DATABASE). The table is made if it is
+    not there; Parquet's and Delta's is a folder of FOLDER, Iceberg's `NAMESPACE.NAME`, and Redis's
+    the keys `TABLE:KEY`, each a hash, which can be upserted only. `query` is the name under which
+    the table remembers how far it is: keep it when the checkpoint is deleted or moved. `keys` are
+    the columns of the primary key; with `mode="upsert"` a row replaces the one of its key, and
+    where the column `deleted` is true it deletes that. Which of two rows is the later one, `topic`,
     `partition`, `offset` and `timestamp` say, or the column `version`. `schema_changes="add"` adds
     columns that a table lacks. `output_mode` and `trigger` are Spark's: {"processingTime":
     "5 seconds"}, {"availableNow": True}. `begin_anew` names topics and checkpoints that are over,
@@ -108,6 +109,11 @@ def _store(url: str, query: str, target: Target) -> Store:
         from holdfast.pipelines.sinks.delta_store import DeltaStore  # noqa: PLC0415
 
         return DeltaStore(url, query, target)
+    if scheme == "iceberg":
+        # So is pyiceberg.
+        from holdfast.pipelines.sinks.iceberg.store import IcebergStore  # noqa: PLC0415
+
+        return IcebergStore(url, query, target)
     if scheme in {"redis", "rediss", "unix"}:
         # redis-py is an extra, too.
         from holdfast.pipelines.sinks.key_value.store import RedisStore  # noqa: PLC0415

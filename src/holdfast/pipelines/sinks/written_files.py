@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import parquet
 
+from holdfast.pipelines.offsets import RECORD
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import TargetError
 
@@ -37,6 +38,12 @@ class Files:
         """What was not committed is removed: it is in nobody's way."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def move_to(self, folder: Path) -> None:
+        """Put them into another folder of the same disk, and have their names there on disk."""
+        for name in self.names:
+            (self.folder / name).rename(folder / name)
+        sync(folder)
+
     def rows(self) -> dict[str, int]:
         """Return each file's rows, as it tells them. StagingError: not as many as were computed."""
         found: dict[str, int] = {
@@ -49,6 +56,19 @@ class Files:
                 "again"
             )
         return found
+
+
+def unmarked(schema: Any) -> Any:
+    """Return a schema's JSON value without what the source notes beside columns.
+
+    >>> unmarked({"name": "at", "metadata": {"holdfast.record": "offset", "comment": "x"}})
+    {'name': 'at', 'metadata': {'comment': 'x'}}
+    """
+    if isinstance(schema, list):
+        return [unmarked(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: unmarked(value) for name, value in schema.items() if name != RECORD}
 
 
 def begin(folder: Path) -> None:

@@ -33,7 +33,14 @@ from holdfast.pipelines.sinks.key_value.winners import Winners, chosen, plain
 from holdfast.pipelines.sinks.merging import check_order
 from holdfast.pipelines.sinks.remembered import as_json, from_json, moved
 from holdfast.pipelines.sinks.store import Staged, StagingError
-from holdfast.pipelines.sinks.target import Mode, Target, TargetError, columns_of, table_of
+from holdfast.pipelines.sinks.target import (
+    Mode,
+    Target,
+    TargetError,
+    columns_of,
+    ordering,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +58,7 @@ class RedisStore:
         self._url = checked(url)
         self._query = query
         self._target = target
-        self._names: tuple[str, ...] = ()
+        self._ordering: tuple[str, ...] = ()
         self._epoch = 0
         self._client: Redis | None = None
 
@@ -76,7 +83,7 @@ class RedisStore:
     def open(self, schema: StructType, master: str) -> None:
         del master  # every process of a cluster can reach a server
         described = _described(schema, self._target, self._query)
-        self._names = tuple(schema.names)
+        self._ordering = ordering(schema)
         # A wrong address or certificate is told at once, and not asked again for half a minute.
         with closing(connect(self._url, retries=0)) as client:
             refuse_unsafe(client)
@@ -87,6 +94,7 @@ class RedisStore:
         """Raise the epoch, whoever had it; what is refused leaves everybody as they were."""
         owner = f"{socket.gethostname()}:{os.getpid()}"
         table = table_name(self._target.table)
+        self._refuse_without_rows()
         for _ in range(TAKE_ATTEMPTS):
             seen = self.client.get(table) or b""
             assert isinstance(seen, bytes)
@@ -96,6 +104,23 @@ class RedisStore:
             if epoch:
                 return int(epoch)
         raise FencedError(f"query {self._query!r}: {TAKE_ATTEMPTS} others took it at the same time")
+
+    def _refuse_without_rows(self) -> None:
+        """TargetError: the query would go on where it was, in a table without its rows before."""
+        told, table = self._told(), self._target.table
+        if not int(told.get("commit", 0)):
+            return
+        anew = "give the query another name and a fresh checkpoint, and all of its rows come again"
+        if told.get("table", table) != table:
+            raise TargetError(
+                f"table: query {self._query!r} has written to {told['table']!r}, and would go on "
+                f"in {table!r} without those rows. Name the former table; or {anew}"
+            )
+        if self.client.get(table_name(table)) is None:
+            raise TargetError(
+                f"table {table} is not there, and query {self._query!r} has written to it, or to "
+                f"another one: it would go on without those rows. Name that one; or {anew}"
+            )
 
     def _fenced(self) -> FencedError:
         told = self._told()
@@ -125,14 +150,20 @@ class RedisStore:
         commits = int(told["commit"])
         if not commits:
             return Memory(), 0
-        last = Last(told["checkpoint"], int(told["batch"]), told["plan"], told["stateful"] == "1")
+        last = Last(
+            told["checkpoint"],
+            int(told["batch"]),
+            told["plan"],
+            told["stateful"] == "1",
+            told.get("by_place") == "1",
+        )
         return Memory(from_json(json.loads(told["offsets"])), last), commits
 
     # -- a batch ---------------------------------------------------------------------------------
 
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         """Find each key's winner. Nothing is written yet: a batch may still be refused."""
-        check_order(self._target, self._names, stateful=batch.stateful)
+        check_order(self._target, self._ordering, stateful=batch.stateful)
         return chosen(frame, self._target, stateful=batch.stateful)
 
     def task(self, commit: int, **more: Any) -> WriteTask:
@@ -158,6 +189,8 @@ class RedisStore:
             "checkpoint": batch.checkpoint,
             "batch": batch.number,
             "stateful": int(batch.stateful),
+            "by_place": 1,
+            "table": self._target.table,
             "offsets": json.dumps(as_json(offsets)),
         }
         pairs = [each for pair in fields.items() for each in pair]

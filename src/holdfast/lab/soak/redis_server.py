@@ -18,6 +18,7 @@ from redis.retry import Retry
 
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
+from holdfast.lab.postgresql import ServerError
 
 PROGRAM = "redis-server"
 MISSING = "Redis's server is not on this machine (Debian: apt-get install redis-server)"
@@ -34,7 +35,8 @@ class RedisServer:
 
     def __init__(self, folder: Path, *settings: str) -> None:
         found = program()
-        assert found is not None, MISSING
+        if found is None:
+            raise ServerError(MISSING)
         (self.port,) = free_ports(1)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._log = folder / "log"
@@ -48,7 +50,7 @@ class RedisServer:
     def start(self) -> None:
         """Start it, and wait until it has read what it wrote before."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - the program that was found
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

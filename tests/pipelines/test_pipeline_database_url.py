@@ -1,0 +1,51 @@
+"""Goal: no secret of a database's URL is in a query, and each arrives as it is.
+
+Method: URLs, and what psycopg is given for them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.sinks.database_url import checked, connection_arguments, with_password
+from holdfast.pipelines.sinks.target import TargetError
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:swordfish@host/database",
+        "postgresql://user@host/database?password=swordfish",
+        "postgresql://user@host/database?sslmode=require&sslpassword=swordfish",
+        "postgresql://user@host/database?password=env:A&password=swordfish",
+        "postgresql://user@host/database?scram_client_key=swordfish",
+        "postgresql+psycopg://user@host/database?oauth_client_secret=swordfish",
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused(url: str) -> None:
+    """Seen to fail: behind the question mark it was taken."""
+    with pytest.raises(TargetError, match="which plans and logs show") as refused:
+        checked(url)
+    assert "swordfish" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", ["sword fish", " + %20", "it's \\ 'all'", "a=b@c:d/e?f", "é€"])
+@pytest.mark.parametrize("place", ["user:env:SECRET@host/d", "user@host/d?password=env:SECRET"])
+def test_a_password_is_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, password: str, place: str
+) -> None:
+    """Seen to fail: spaces at its end were cut, others had libpq tell it in an error."""
+    monkeypatch.setenv("SECRET", password)
+    url = checked(f"postgresql://{place}")
+    told = {"user": "user", "host": "host", "dbname": "d", "password": password}
+    assert connection_arguments(url) == told
+    found = with_password(url)
+    assert password in {found.password, found.query.get("password")}
+
+
+def test_a_secret_behind_the_question_mark_is_read_where_it_is_needed() -> None:
+    with pytest.raises(OptionError, match=r"sslpassword: this process has no .*'NO_SUCH_NAME'"):
+        with_password(checked("postgresql://user@host/d?sslpassword=env:NO_SUCH_NAME"))
+    other = checked("postgresql://user@host/d?sslmode=require&application_name=a%20b")
+    assert connection_arguments(other)["application_name"] == "a b"

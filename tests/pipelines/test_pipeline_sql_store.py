@@ -1,0 +1,201 @@
+"""Goal: a query goes on in the table that has its rows, or is told what to do; a null is no key;
+and a decimal is the number that it is. Method: both databases, and stores without Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from pyspark.sql import types as spark
+from sqlalchemy.engine import Connection, Engine
+
+from holdfast.pipelines.due import Rows, Work
+from holdfast.pipelines.fence import open_engine
+from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.merging import PLACE, Merge, tombstones_of
+from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
+from holdfast.pipelines.sinks.sql_store import MergeFrom, SqliteStore, SqlStore
+from holdfast.pipelines.sinks.target import (
+    Column,
+    Mode,
+    Target,
+    TargetError,
+    columns_of,
+    limits,
+    prepare,
+    table_of,
+)
+
+SCHEMA = spark.StructType(
+    [
+        spark.StructField("id", spark.LongType()),
+        spark.StructField("version", spark.DecimalType(9, 2)),
+        spark.StructField("text", spark.StringType()),
+        spark.StructField("gone", spark.BooleanType()),
+    ]
+)
+COLUMNS = columns_of(SCHEMA)
+NAMES = ("id", "version", "text")
+UPSERT = {"mode": Mode.UPSERT, "keys": ("id",)}
+Opened = Callable[..., SqlStore]
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[Engine]:
+    engine = open_engine(database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def opened(database: str) -> Iterator[Opened]:
+    stores: list[SqlStore] = []
+    made = SqliteStore if database.startswith("sqlite") else PostgresqlStore
+
+    def another(**target: Any) -> SqlStore:
+        stores.append(made(database, "q", Target(**{"table": "kept", **target})))
+        stores[-1].open(SCHEMA, "local")
+        return stores[-1]
+
+    yield another
+    for store in stores:
+        store.close()
+
+
+def batch(number: int) -> Batch:
+    return Batch(number=number, checkpoint="c", plan=f"plan {number}", stateful=False, ranges=())
+
+
+def run(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_a_query_whose_table_is_not_there_any_more_is_told_so(
+    opened: Opened, engine: Engine
+) -> None:
+    """Seen to fail: it went on where it was, in a new table without the rows before."""
+    opened()
+    run(engine, "DROP TABLE kept")
+    opened().commit(batch(0), Work(rows=Rows.ALL), None)
+    run(engine, "ALTER TABLE kept RENAME TO elsewhere")
+    with pytest.raises(TargetError, match=r"table kept is not there.*a fresh checkpoint"):
+        opened()
+    assert not sql.inspect(engine).has_table("kept"), "an empty one would be taken next time"
+    with pytest.raises(TargetError, match=r"has written to 'kept'.*in 'elsewhere' without"):
+        opened(table="elsewhere")
+    run(engine, "UPDATE holdfast_query SET target = 'elsewhere'")
+    opened(table="elsewhere").commit(batch(1), Work(rows=Rows.ALL), None)
+    run(engine, "ALTER TABLE elsewhere RENAME TO kept", "UPDATE holdfast_query SET target = NULL")
+    opened(), "what a version before has written says nothing of where"
+    run(engine, "DROP TABLE kept")
+    with pytest.raises(TargetError, match="table kept is not there"):
+        opened()
+
+
+class Scene:
+    """A table and a staging table of the columns above."""
+
+    def __init__(self, engine: Engine, **target: Any) -> None:
+        self.engine = engine
+        self.target = Target(**{"table": "t", **UPSERT, **target})
+        place = sql.Column(PLACE, sql.Integer, primary_key=True)
+        columns = [sql.Column(column.name, column.type) for column in COLUMNS]
+        self.staging = sql.Table("staging", sql.MetaData(), place, *columns)
+        with engine.begin() as connection:
+            self.table = prepare(connection, self.target, COLUMNS)
+            if self.target.deleted is not None:
+                tombstones_of(self.target, self.table).create(connection)
+            self.staging.create(connection)
+
+    def write(self, *rows: tuple[Any, ...]) -> None:
+        with self.engine.begin() as connection:
+            self._write(connection, [dict(zip(self._names, row, strict=True)) for row in rows])
+
+    @property
+    def _names(self) -> Sequence[str]:
+        return [column.name for column in COLUMNS]
+
+    def _write(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(self.staging.insert(), rows)
+        merge = Merge(self.target, self.table, self.staging)
+        merge.upsert(connection, sql.true(), stateful=True)
+        connection.execute(self.staging.delete())
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        table = table_of(self.target, COLUMNS)
+        with self.engine.begin() as connection:
+            found = connection.execute(sql.select(*(table.c[name] for name in NAMES)))
+            return sorted(tuple(row) for row in found)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_of_two_decimal_versions_the_higher_number_wins(engine: Engine, deletes: bool) -> None:
+    """Seen to fail: SQLite compared texts, in which 9.00 is above 10.00, and so is -2.00."""
+    scene = Scene(engine, version="version", deleted="gone" if deletes else None)
+
+    def row(key: int, version: str, text: str, *, gone: bool = False) -> tuple[Any, ...]:
+        return (key, Decimal(version), text, gone)
+
+    scene.write(row(1, "9.00", "old"), row(1, "10.00", "new"), row(2, "-2.00", "old"))
+    scene.write(row(1, "9.50", "late"), row(2, "-1.00", "new"))
+    ten, minus = Decimal("10.00"), Decimal("-1.00")
+    assert scene.rows() == [(1, ten, "new"), (2, minus, "new")]
+    if deletes:
+        scene.write(row(1, "100.00", "gone", gone=True), row(2, "-10.00", "late", gone=True))
+        scene.write(row(1, "20.00", "late"))
+        assert scene.rows() == [(2, minus, "new")]
+
+
+def test_a_number_that_is_none_is_no_null(engine: Engine) -> None:
+    """Seen to fail: SQLite wrote a null for it."""
+    columns = columns_of(spark.StructType([spark.StructField("n", spark.DoubleType())]))
+    with engine.begin() as connection:
+        table = prepare(connection, Target(table="t"), columns)
+        connection.execute(table.insert(), [{"n": math.inf}, {"n": None}])
+    if engine.dialect.name == "sqlite":
+        with pytest.raises(sql.exc.StatementError, match="SQLite has no NaN"), engine.begin() as c:
+            c.execute(table.insert(), [{"n": math.nan}])
+    with engine.begin() as connection:
+        found = connection.execute(sql.select(table.c.n)).scalars().all()
+    assert found == [math.inf, None]
+
+
+def test_a_null_in_a_key_is_refused_where_a_table_allows_it(engine: Engine) -> None:
+    """Seen to fail: it was a new row each time, since no constraint takes nulls for equal."""
+    exact = "TEXT" if engine.dialect.name == "sqlite" else "NUMERIC(9, 2)"
+    run(engine, f"CREATE TABLE t (id BIGINT UNIQUE, version {exact}, text TEXT, gone BOOLEAN)")
+    scene = Scene(engine)
+    with pytest.raises(TargetError, match=r"the key \(None,\) has null in its key \(id\)"):
+        scene.write((1, None, "one", None), (None, None, "none", None))
+    assert scene.rows() == []
+
+
+def test_a_text_that_a_column_would_cut_ends_the_batch(engine: Engine) -> None:
+    """PostgreSQL cuts spaces off without a word; what SQLite calls VARCHAR(3) takes any text."""
+    columns = (Column("text", sql.Text(), nullable=True),)
+    target = Target(table="t")
+    run(engine, "CREATE TABLE t (text VARCHAR(3))")
+    staging = sql.Table("staging", sql.MetaData(), sql.Column("text", sql.Text))
+
+    def write(text: str) -> None:
+        with engine.begin() as connection:
+            table = prepare(connection, target, columns)
+            staging.create(connection)
+            connection.execute(staging.insert(), [{"text": text}])
+            merge = MergeFrom(target, columns, limits(connection, table), stateful=False)
+            merge(connection, staging, sql.true(), 1)
+            staging.drop(connection)
+
+    write("abc")
+    if engine.dialect.name == "sqlite":
+        write("abc ")
+        return
+    with pytest.raises(TargetError, match=r"more than the 3 characters .* 'text'"):
+        write("abc ")
