@@ -56,12 +56,12 @@ class ParquetStore:
         self._target = target
         self._schema = ""
         self._columns: dict[str, Any] = {}
-        if target.keys:
-            raise TargetError("keys: a Parquet table has no primary key; leave them out")
         self._epoch = 0
         self._manifest: dict[str, Any] | None = None  # of the batch that was committed last
         if target.mode is not Mode.APPEND:
             raise TargetError("mode: Parquet's files are never changed; only append can be had")
+        if target.keys:
+            raise TargetError("keys: a Parquet table has no primary key; leave them out")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": 0, "_manifest": None}
