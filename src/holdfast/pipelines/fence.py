@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
@@ -73,6 +74,10 @@ gaps = sql.Table(
     sql.Column("next_offset", sql.BigInteger, nullable=False),  # the first one that is there again
     sql.Column("topic_id", sql.String(64)),
 )
+_INSERTS: Final[Mapping[str, Callable[[sql.Table], Any]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
 _ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place", "target")
@@ -348,7 +353,10 @@ class Ownership:
             connection.execute(offsets.insert(), rows)
 
     def _tell_gaps(self, connection: Connection, batch: Batch) -> None:
-        """Write down what the log lacked of a batch: rows that this table can't have."""
+        """Write down what the log lacked of a batch: rows that this table can't have.
+
+        A batch that an older copy of the checkpoint plans anew may have told some of it before.
+        """
         told = [
             {
                 "query": self.query,
@@ -365,7 +373,8 @@ class Ownership:
             for first, behind in planned.gaps
         ]
         if told:
-            connection.execute(gaps.insert(), told)
+            insert = _INSERTS[connection.dialect.name](gaps).on_conflict_do_nothing()
+            connection.execute(insert, told)
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""
