@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
 from holdfast.pipelines.offsets import Partition, spelt
-from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.planned import Batch, Planned, Reader
 
 TAKE_ATTEMPTS = 10
 LOCK_WAIT_S = 60
@@ -133,6 +133,15 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
         cursor.execute(f"SET lock_timeout = '{IDLE_IN_TRANSACTION_S + LOCK_WAIT_S}s'")
     connection.commit()
+
+
+def _lacking(planned: Planned, move: Due | None) -> Iterator[tuple[int, int]]:
+    """Yield what the log lacked of what the table lacks."""
+    for first, behind in planned.gaps:
+        if behind <= planned.start:  # of the batch before, found when its tasks were made
+            yield first, behind
+        elif move is not None and move.begin < behind:
+            yield max(first, move.begin), behind
 
 
 def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
@@ -323,7 +332,7 @@ class Ownership:
                 .values(topic_id=topic_id)
             )
         self.advance(connection, work.moves)
-        self._tell_gaps(connection, batch)
+        self._tell_gaps(connection, batch, work)
         connection.execute(
             queries.update()
             .where(queries.c.query == self.query)
@@ -352,11 +361,13 @@ class Ownership:
         if rows:
             connection.execute(offsets.insert(), rows)
 
-    def _tell_gaps(self, connection: Connection, batch: Batch) -> None:
+    def _tell_gaps(self, connection: Connection, batch: Batch, work: Work) -> None:
         """Write down what the log lacked of a batch: rows that this table can't have.
 
-        A batch that an older copy of the checkpoint plans anew may have told some of it before.
+        What the table had before it was gone is none of it. And a batch that an older copy of the
+        checkpoint plans anew may have told some of it already.
         """
+        moves = {move.reader: move for move in work.moves}
         told = [
             {
                 "query": self.query,
@@ -370,7 +381,7 @@ class Ownership:
                 "topic_id": planned.topic_id,
             }
             for planned in batch.ranges
-            for first, behind in planned.gaps
+            for first, behind in _lacking(planned, moves.get(planned.reader))
         ]
         if told:
             insert = _INSERTS[connection.dialect.name](gaps).on_conflict_do_nothing()
