@@ -24,6 +24,30 @@ def _store(*tests: str) -> tuple[str, ...]:
 
 ICEBERG: tuple[Mutation, ...] = (
     one(
+        "iceberg: two tables in one folder have one area",
+        "another catalog's owner sweeps what this one has staged and committed",
+        STORE,
+        "return self._folder / AREA / self._table_id / super()._area.name",
+        "return super()._area",
+        tests=_store("tables_that_share_a_folder_leave_each_others_files_alone"),
+    ),
+    one(
+        "iceberg: a folder with another table's files is taken",
+        "a second catalog in one warehouse",
+        STORE,
+        "            if data or (others and AREA not in others):",
+        "            if others and AREA not in others:",
+        tests=_store("another_catalog_is_refused_the_folder_of_a_table"),
+    ),
+    one(
+        "iceberg: how sources are told apart is forgotten by a restart",
+        "a query of several sources ends for good",
+        TURNS,
+        '    "by_place": True, "offsets": [],',
+        '    "offsets": [],',
+        tests=_store("a_restart_changes_nothing_of_what_is_remembered"),
+    ),
+    one(
         "iceberg: pyiceberg tries a commit again",
         "a former owner's rows, behind its successor's",
         CATALOG,
@@ -51,10 +75,10 @@ ICEBERG: tuple[Mutation, ...] = (
         "iceberg: rows and memory are two commits",
         "a death between them doubles rows",
         STORE,
-        "            kept = {key: told[key] for key in _KEPT}\n",
+        "            kept = {key: told[key] for key in _KEPT if key in told}\n",
         "            transaction.commit_transaction()\n"
         "            transaction = self._load().transaction()\n"
-        "            kept = {key: told[key] for key in _KEPT}\n",
+        "            kept = {key: told[key] for key in _KEPT if key in told}\n",
         tests=("tests/pipelines/test_pipeline_iceberg_deaths.py",),
     ),
     one(

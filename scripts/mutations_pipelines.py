@@ -398,6 +398,22 @@ PIPELINES: tuple[Mutation, ...] = (
         "str(future.result().topic_id)",
         tests=READ_TESTS,
     ),
+    one(
+        "pipelines: a gap is told again while its source stands",
+        "rows that are missing once are missing with each batch",
+        PLANNED,
+        "gaps = () if old == new else new.gaps.get(partition, ())",
+        "gaps = new.gaps.get(partition, ())",
+        tests=PLANNED_TESTS,
+    ),
+    one(
+        "pipelines: a gap that was told ends a batch that tells it again",
+        "an older copy of a checkpoint",
+        FENCE,
+        "(gaps).on_conflict_do_nothing()",
+        "(gaps)",
+        tests=FENCE_TESTS,
+    ),
     # -- several sources ---------------------------------------------------------------------------
     one(
         "pipelines: a source is its number among those that know the partition",

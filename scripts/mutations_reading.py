@@ -155,7 +155,7 @@ READING: tuple[Mutation, ...] = (
         "reading: gaps are not told beside the table",
         "who reads it does not know what it lacks",
         FENCE,
-        "        self._tell_gaps(connection, batch)\n",
+        "        self._tell_gaps(connection, batch, work)\n",
         "",
         tests=(f"{_TESTS}fence.py",),
     ),

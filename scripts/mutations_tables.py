@@ -44,6 +44,14 @@ TABLES: tuple[Mutation, ...] = (
         "        with self.ownership.transaction() as connection:\n",
         tests=SQL_DEATHS,
     ),
+    one(
+        "tables: texts are passed on as they are",
+        "a database that refuses a batch without a word of the column",
+        "pipelines/sinks/readable_texts.py",
+        "column.validate(full=True)",
+        "column.validate()",
+        tests=(f"{_TESTS}readable_texts.py",),
+    ),
     # -- which row of a key ------------------------------------------------------------------------
     one(
         "tables: of one partition an earlier row may win",

@@ -19,6 +19,7 @@ from holdfast.pipelines.sinks.target import TargetError
         "postgresql://user@host/database?password=swordfish",
         "postgresql://user@host/database?sslmode=require&sslpassword=swordfish",
         "postgresql://user@host/database?password=env:A&password=swordfish",
+        "postgresql://user@host/database?Password=swordfish",
         "postgresql://user@host/database?scram_client_key=swordfish",
         "postgresql+psycopg://user@host/database?oauth_client_secret=swordfish",
     ],
@@ -27,6 +28,12 @@ def test_a_secret_that_is_written_out_is_refused(url: str) -> None:
     """Seen to fail: behind the question mark it was taken."""
     with pytest.raises(TargetError, match="which plans and logs show") as refused:
         checked(url)
+    assert "swordfish" not in str(refused.value)
+
+
+def test_a_port_that_is_none_is_told_as_a_wrong_url() -> None:
+    with pytest.raises(TargetError, match="no URL of a database") as refused:
+        checked("postgresql://user:swordfish@host:port/database")
     assert "swordfish" not in str(refused.value)
 
 

@@ -196,10 +196,14 @@ def test_names_that_delta_does_not_have_are_refused(
         opened(tmp_path, spark.StructType(fields))
 
 
-@pytest.mark.parametrize("url", ["delta://bucket/folder", "s3://bucket/folder", "delta:"])
+@pytest.mark.parametrize(
+    "url",
+    ["delta://bucket/folder", "s3://bucket/folder", "delta:", "delta://key:swordfish@bucket/x"],
+)
 def test_what_is_no_folder_of_this_machine_is_refused(url: str) -> None:
-    with pytest.raises(TargetError, match="use delta:///FOLDER"):
+    with pytest.raises(TargetError, match="use delta:///FOLDER") as refused:
         DeltaStore(url, "q", Target(table="t"))
+    assert "swordfish" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,10 @@ def test_what_was_cut_between_planning_and_reading_is_told(log: CannedLog) -> No
     lenient = access(log, fail_on_data_loss=False)
     found = rows(read_range(CANNED, 0, 60, lenient, Plan(end_epoch=1)))
     assert found == [(offset, 1 if offset < 30 else 2) for offset in range(60)]
+    # Under `reset` the query ends as well: it does not go back behind what was read.
+    resets = access(log, fail_on_data_loss=False, resets=True)
+    with pytest.raises(DataLossError, match=cut):
+        rows(read_range(CANNED, 0, 60, resets, Plan(end_epoch=1)))
     # What was planned of the log as it is, or of what nobody cut, is no loss.
     for plan in (Plan(end_epoch=2), Plan(start_epoch=2, end_epoch=2)):
         assert len(rows(read_range(CANNED, 0, 60, access(log), plan))) == 60
@@ -189,6 +193,9 @@ def test_librdkafka_holds_the_range_s_beginning_against_the_log(log: CannedLog) 
         rows(read_range(CANNED, 40, 60, access(log, WAYS["librdkafka"]), plan))
     lenient = access(log, WAYS["librdkafka"], fail_on_data_loss=False)
     assert len(rows(read_range(CANNED, 40, 60, lenient, plan))) == 20
+    resets = access(log, WAYS["librdkafka"], fail_on_data_loss=False, resets=True)
+    with pytest.raises(DataLossError, match="truncation"):
+        rows(read_range(CANNED, 40, 60, resets, plan))
 
 
 def test_epochs_that_go_back_are_of_two_histories(log: CannedLog, way: Any) -> None:
@@ -204,7 +211,7 @@ def test_epochs_that_go_back_are_of_two_histories(log: CannedLog, way: Any) -> N
 
 @pytest.mark.slow
 def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
-    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log, 6, 1)
     log.elect(1, 3)
@@ -218,6 +225,9 @@ def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
     monkeypatch.setattr(listing_module, "REQUEST_S", 0.3)
     assert listing.reaching({CANNED: 61}).offsets == {CANNED: 60}, "it was asked for long enough"
     assert listing.reaching({CANNED: 59}).offsets == {CANNED: 60}
+    # One that comes after all that the query has read in: it is told, once, what that may mean.
+    assert [listing.ends([CANNED], {CANNED: 9}) for _ in range(2)] == [({}, {})] * 2
+    assert sum("this query has read in epoch 9" in line for line in caplog.messages) == 1
     listing.close()
 
 

@@ -569,3 +569,64 @@ def test_pyiceberg_keeps_to_what_the_protocol_stands_on(tmp_path: Path) -> None:
         stale.append(pa.table({"number": [2]}))
     assert not isinstance(failure.value, CommitFailedException)
     assert numbers(tmp_path) == [1, 1]
+
+
+# -- one folder, another table -----------------------------------------------------------------
+
+
+def test_a_restart_changes_nothing_of_what_is_remembered(tmp_path: Path) -> None:
+    """Seen to fail where the property had no room for how sources are told apart."""
+    store = begun(tmp_path)
+    write(store, batch(1))
+    before = store.memory()
+    assert before.last is not None
+    assert before.last.by_place
+    assert opened(tmp_path).memory() == before
+
+
+def test_another_catalog_is_refused_the_folder_of_a_table(tmp_path: Path) -> None:
+    """Two catalogs have no common fence: each took the other's files for its own left-overs."""
+    prod = begun(tmp_path, url=f"{url_of(tmp_path)}&catalog=prod")
+    write(prod, batch(1))
+    with pytest.raises(TargetError, match="not empty: it has data"):
+        opened(tmp_path, url=f"{url_of(tmp_path)}&catalog=dev")
+
+
+@pytest.mark.slow
+def test_tables_that_share_a_folder_leave_each_others_files_alone(tmp_path: Path) -> None:
+    """Goal: whoever starts in another catalog before there is a row costs the other one nothing.
+
+    Method: it starts again and again, with staged files of the other there, and amid its commit.
+    """
+    prod = opened(tmp_path, url=f"{url_of(tmp_path)}&catalog=prod")
+    write(prod, batch(0))
+    dev = f"{url_of(tmp_path)}&catalog=dev"
+    opened(tmp_path, url=dev)
+    due = decide(batch(1), prod.memory(), (), prod.query)
+    files = staged(prod, batch(1), [records(0, 1)])
+    for _ in range(3):
+        opened(tmp_path, url=dev)
+    prod.commit(batch(1), due, files)
+    files = staged(prod, batch(2), [records(2, 3)])
+    due = decide(batch(2), prod.memory(), (), prod.query)
+    plain = prod.catalog.commit_table
+
+    def others_start(*asked: Any) -> Any:
+        for _ in range(3):
+            opened(tmp_path, url=dev)
+        return plain(*asked)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prod.catalog, "commit_table", others_start)
+        prod.commit(batch(2), due, files)
+    catalog = SqlCatalog("prod", uri=f"sqlite:///{tmp_path}/catalog.db")
+    rows = catalog.load_table("db.kept").scan().to_arrow()["number"].to_pylist()
+    assert sorted(rows) == [0, 1, 2, 3]
+
+
+def test_a_comment_on_a_column_ends_nothing(tmp_path: Path) -> None:
+    store = begun(tmp_path)
+    with table(tmp_path).update_schema() as change:
+        change.update_column("number", doc="which one it is")
+    write(store, batch(1))
+    assert numbers(tmp_path) == [0, 1]

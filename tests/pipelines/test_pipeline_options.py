@@ -449,7 +449,7 @@ def test_the_reference_names_what_is_refused_and_nothing_else_is() -> None:
     ],
 )
 def test_what_becomes_of_gone_data(given: dict[str, str], meant: GoneData) -> None:
-    found = parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **given}, "stream").gone
+    found = parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t,u", **given}, "stream").gone
     assert found == meant
 
 
@@ -459,6 +459,7 @@ def test_what_becomes_of_gone_data(given: dict[str, str], meant: GoneData) -> No
         ({"goneData": "ignore"}, "goneData: 'ignore' is no policy; use fail, skip"),
         ({"goneData": "{}"}, "goneData: '{}' is no policy by topic"),
         ({"goneData": '{"t":"ignore"}'}, "is no policy by topic"),
+        ({"goneData": '{"u":"skip"}'}, "goneData: the query does not read topic 'u'"),
         ({"goneData": "skip", "failOnDataLoss": "true"}, "is not what failOnDataLoss says"),
         ({"goneData": "fail", "failOnDataLoss": "false"}, "is not what failOnDataLoss says"),
         ({"goneData": "reset", "startingTimestamp": "7"}, "reset needs startingOffsets"),

@@ -185,3 +185,7 @@ def test_what_the_log_lacked_is_part_of_the_plan() -> None:
     told = parse_offset_log(HEAD + '{"t":{"0":9,"epochs":{"0":3},"gaps":{"0":[[1,2],[3,5]]}}}', "x")
     before = [Position({P: 3})]
     assert planned_ranges(before, told) == (Planned(Reader(P), 3, 9, gaps=((1, 2), (3, 5))),)
+    again = [*told, *told]
+    assert [each.gaps for each in planned_ranges(told, told)] == [()]
+    moved = [*told, Position({P: 10})]
+    assert [each.gaps for each in planned_ranges(again, moved)] == [(), ()], "the other one stands"

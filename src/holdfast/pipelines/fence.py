@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
 from holdfast.pipelines.offsets import Partition, spelt
-from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.planned import Batch, Planned, Reader
 
 TAKE_ATTEMPTS = 10
 LOCK_WAIT_S = 60
@@ -73,6 +74,10 @@ gaps = sql.Table(
     sql.Column("next_offset", sql.BigInteger, nullable=False),  # the first one that is there again
     sql.Column("topic_id", sql.String(64)),
 )
+_INSERTS: Final[Mapping[str, Callable[[sql.Table], Any]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
 _ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place", "target")
@@ -128,6 +133,15 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
         cursor.execute(f"SET lock_timeout = '{IDLE_IN_TRANSACTION_S + LOCK_WAIT_S}s'")
     connection.commit()
+
+
+def _lacking(planned: Planned, move: Due | None) -> Iterator[tuple[int, int]]:
+    """Yield what the log lacked of what the table lacks."""
+    for first, behind in planned.gaps:
+        if behind <= planned.start:  # of the batch before, found when its tasks were made
+            yield first, behind
+        elif move is not None and move.begin < behind:
+            yield max(first, move.begin), behind
 
 
 def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
@@ -318,7 +332,7 @@ class Ownership:
                 .values(topic_id=topic_id)
             )
         self.advance(connection, work.moves)
-        self._tell_gaps(connection, batch)
+        self._tell_gaps(connection, batch, work)
         connection.execute(
             queries.update()
             .where(queries.c.query == self.query)
@@ -347,8 +361,13 @@ class Ownership:
         if rows:
             connection.execute(offsets.insert(), rows)
 
-    def _tell_gaps(self, connection: Connection, batch: Batch) -> None:
-        """Write down what the log lacked of a batch: rows that this table can't have."""
+    def _tell_gaps(self, connection: Connection, batch: Batch, work: Work) -> None:
+        """Write down what the log lacked of a batch: rows that this table can't have.
+
+        What the table had before it was gone is none of it. And a batch that an older copy of the
+        checkpoint plans anew may have told some of it already.
+        """
+        moves = {move.reader: move for move in work.moves}
         told = [
             {
                 "query": self.query,
@@ -362,10 +381,11 @@ class Ownership:
                 "topic_id": planned.topic_id,
             }
             for planned in batch.ranges
-            for first, behind in planned.gaps
+            for first, behind in _lacking(planned, moves.get(planned.reader))
         ]
         if told:
-            connection.execute(gaps.insert(), told)
+            insert = _INSERTS[connection.dialect.name](gaps).on_conflict_do_nothing()
+            connection.execute(insert, told)
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""

@@ -6,6 +6,7 @@ an answer unless the caller must have it, and then waits within a bound.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
@@ -20,6 +21,8 @@ from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicI
 from holdfast.pipelines.reading.told_offsets import NO_ANSWER, ask_offsets
 from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
 from holdfast.wire.well_known import LATEST
+
+log = logging.getLogger(__name__)
 
 OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left out
 WAIT_S = 60.0
@@ -48,6 +51,7 @@ class Listing:
         self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
+        self._behind: set[Partition] = set()  # whose leader is an old one; that was said
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = open_consumer(client, error_cb=self._note)
@@ -261,7 +265,9 @@ class Listing:
             elif 0 <= answer.epoch < known.get(partition, -1):
                 cut_off = f"was followed by one of epoch {known[partition]}"
                 said.append(f"{partition} (its leader of epoch {answer.epoch} {cut_off})")
+                self._say_once(partition, answer.epoch, known[partition])
             else:
+                self._behind.discard(partition)
                 found.offsets[partition] = answer.offset
                 if answer.epoch >= 0:
                     found.epochs[partition] = answer.epoch
@@ -269,6 +275,16 @@ class Listing:
             # It asks the leaders that it remembers, and does not forget one that is dead.
             self._admin = open_admin(self._client)
         return said
+
+    def _say_once(self, partition: Partition, epoch: int, known: int) -> None:
+        if partition not in self._behind:
+            self._behind.add(partition)
+            log.warning(
+                "%s: its leader has epoch %d, and this query has read in epoch %d: its successor "
+                "is waited for. If there is none, since the cluster was restored or the topic made "
+                "anew where topics have no ids, start with a fresh checkpoint",
+                partition, epoch, known,
+            )  # fmt: skip
 
     def close(self) -> None:
         self._consumer.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.pipelines.intake import bounds, client_options
 from holdfast.pipelines.intake.bounds import Bound, Mode
-from holdfast.pipelines.intake.gone_data import FAIL, GoneData, gone_data
+from holdfast.pipelines.intake.gone_data import FAIL, GoneData, gone_data, refuse_unread
 from holdfast.pipelines.intake.option_values import (
     Given,
     OptionError,
@@ -111,6 +111,9 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
     bounds.in_order(starting, ending)
     rows_max, rows_min = _rows(given)
     properties = _client(given, client)
+    gone = gone_data(given, mode, starting)
+    named = {*topics, *(partition.topic for partition in assigned)}
+    refuse_unread(gone, named.__contains__ if pattern is None else matcher(pattern))
     return SourceOptions(
         client=properties,
         topics=topics,
@@ -124,7 +127,7 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         tasks_min=_tasks(given),
         task_rows_max=whole(given, "maxRecordsPerPartition"),
         headers=boolean(given, "includeHeaders", default=False),
-        gone=gone_data(given, mode, starting),
+        gone=gone,
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         fetch_bytes=_fetch_bytes(given),
         offset_retries=whole(given, "fetchOffset.numRetries", least=0),

@@ -118,7 +118,8 @@ def planned_ranges(
             if end < start:
                 raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
             topic_id = new.ids.get(partition.topic)
-            gaps = new.gaps.get(partition, ())
+            # While nothing moves Spark writes the text before down again: it was told then.
+            gaps = () if old == new else new.gaps.get(partition, ())
             reader = Reader(partition, place)
             planned.append(Planned(reader, start, end, topic_id, new.group, gaps))
     return tuple(planned)

@@ -241,9 +241,9 @@ class _Reading:
 
     def _was_cut(self, said: str) -> None:
         """The log is not the one any more that was read, or planned from, up to the position."""
-        if self._last_epoch >= 0 and not self.access.fail_on_data_loss:
+        if self._last_epoch >= 0 and not self.access.fails_on_cut:
             raise ReadError(f"{self.partition}: {said}: the range has to be read anew")
-        self.access.lost(self.partition, said)
+        self.access.cut(self.partition, said)
         self._assign(is_held=False)
 
     def _follow(self, records: list[Any]) -> None:

@@ -119,6 +119,7 @@ class _TaskReading:
         access = Access(
             client=options.client,
             fail_on_data_loss=options.gone.fails(task.topic),
+            resets=options.gone.of(task.topic) == "reset",
             silence_ms_max=options.poll_timeout_ms,
             headers=options.headers,
             fetch_bytes=options.fetch_bytes,
@@ -268,16 +269,17 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         A partition whose leader is away may not be left out, or the query would end without it: its
         end was known at the start, and reading it will wait.
         """
-        away = [p for p in target.offsets if p in present and not {p} & {*begin.offsets, *earliest}]
+        listing, there = self._planner.listing, [p for p in target.offsets if p in set(present)]
+        away = [p for p in there if p not in begin.offsets and p not in earliest]
         if away:
-            earliest = earliest | self._planner.listing.earliest(away, all_of_them=True)
-        ends = {
-            p: min(offset, latest.offsets.get(p, offset))
-            for p, offset in target.offsets.items()
-            if p in present
-            # Or it was told by a leader that was cut off.
-            and (p in latest.offsets or target.epochs.get(p, 0) >= begin.epochs.get(p, 0))
-        }
+            earliest = earliest | listing.earliest(away, all_of_them=True)
+        # The end was told by a leader that was cut off: its successor is waited for.
+        old = [p for p in there if target.epochs.get(p, 0) < begin.epochs.get(p, 0)]
+        unknown = [p for p in old if p not in latest.offsets]
+        if unknown:
+            told = listing.ends(unknown, begin.epochs, all_of_them=True)
+            latest = Known(latest.offsets | told.offsets, latest.epochs | told.epochs)
+        ends = {p: min(target.offsets[p], latest.offsets.get(p, target.offsets[p])) for p in there}
         return (
             {p: o for p, o in earliest.items() if p in begin.offsets or p in target.offsets},
             Known(ends, target.epochs | latest.epochs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
@@ -57,6 +57,13 @@ def gone_data(given: Given, mode: Mode, starting: Bound) -> GoneData:
         if starting not in (EARLIEST, LATEST):
             raise OptionError(f"{OPTION}: reset needs startingOffsets to be earliest or latest")
     return found
+
+
+def refuse_unread(gone: GoneData, is_read: Callable[[str], bool]) -> None:
+    """Refuse a policy for a topic that the query does not read. OptionError."""
+    for topic, _ in gone.topics:
+        if not is_read(topic):
+            raise OptionError(f"{OPTION}: the query does not read topic {topic!r}; check its name")
 
 
 def _by_topic(text: str) -> Mapping[str, Policy]:

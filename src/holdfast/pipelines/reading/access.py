@@ -57,6 +57,7 @@ class Access:
 
     client: tuple[tuple[str, str], ...]
     fail_on_data_loss: bool = True
+    resets: bool = False  # goneData: what is gone is passed over, but for a log that was cut
     silence_ms_max: int = 120_000  # how long to wait for the next record before giving up
     headers: bool = False  # an eighth column
     fetch_bytes: int = FETCH_BYTES  # what is asked for at once (maxBytesPerFetch)
@@ -71,6 +72,17 @@ class Access:
         if self.fail_on_data_loss:
             raise DataLossError(data_loss_text([text]))
         log.warning("going on without data that was lost: %s", text)
+
+    @property
+    def fails_on_cut(self) -> bool:
+        """Whether a log that lost what was read ends the query. `reset` does not go back in it."""
+        return self.fail_on_data_loss or self.resets
+
+    def cut(self, partition: Partition, said: str) -> None:
+        """Fail with a log that lost what was read or planned, or note it."""
+        if self.fails_on_cut:
+            raise DataLossError(data_loss_text([f"{partition}: {said}"]))
+        self.lost(partition, said)
 
     def silent(self, partition: Partition, position: int, end: int, why: str = "") -> ReadError:
         """Return what is raised when nothing has come for too long."""

@@ -62,7 +62,7 @@ class History:
         for offset, epoch in planned:
             cut = self._cut(lead, offset, epoch)
             if cut is not None:
-                self._access.lost(
+                self._access.cut(
                     self._partition,
                     f"an election cut the log: from offset {cut} on, up to {offset}, are other "
                     f"records now than leader epoch {epoch} had",
@@ -95,8 +95,8 @@ class History:
     def parted(self, position: int, cut: int) -> ReadError:
         """Return what is raised when records that were read are no longer in the log."""
         said = f"an election cut the log at offset {cut}, when it was read up to {position}"
-        if self._access.fail_on_data_loss:
-            self._access.lost(self._partition, said)
+        if self._access.fails_on_cut:
+            self._access.cut(self._partition, said)
         return self._mixed(said)
 
     def _mixed(self, said: str) -> ReadError:

@@ -22,7 +22,7 @@ def checked(url: str) -> str:
     """Return a URL that may be pickled and shown. TargetError: it has a password, or is none."""
     try:
         parsed = make_url(url)
-    except sql.exc.ArgumentError:
+    except (sql.exc.ArgumentError, ValueError):  # the latter of a port that is no number
         raise TargetError(
             "target: no URL of a database; use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         ) from None
@@ -62,4 +62,4 @@ def connection_arguments(url: str) -> dict[str, Any]:
 
 
 def _secrets(url: URL) -> Iterator[tuple[str, str | tuple[str, ...]]]:
-    return ((name, url.query[name]) for name in _SECRETS if name in url.query)
+    return ((name, value) for name, value in url.query.items() if name.lower() in _SECRETS)

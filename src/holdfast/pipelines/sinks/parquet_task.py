@@ -14,6 +14,8 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from holdfast.pipelines.sinks.readable_texts import readable
+
 SCHEMA: Final = "name string, rows long"
 _RESULT: Final = pa.schema([("name", pa.string()), ("rows", pa.int64())])
 
@@ -31,6 +33,7 @@ class ParquetTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row: the file's name and its rows. Nothing, if the task has no rows."""
+        batches = readable(batches)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return

@@ -20,6 +20,7 @@ from psycopg import sql
 from pyarrow import csv
 
 from holdfast.pipelines.sinks.database_url import connection_arguments
+from holdfast.pipelines.sinks.readable_texts import readable
 
 SCHEMA: Final = "attempt long, rows long"
 _RESULT: Final = pa.schema([("attempt", pa.int64()), ("rows", pa.int64())])
@@ -57,6 +58,7 @@ class CopyTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row: the attempt's number and its rows. Nothing, if the task has no rows."""
+        batches = readable(batches, zero_bytes=False)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return

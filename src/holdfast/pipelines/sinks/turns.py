@@ -44,7 +44,7 @@ DIGITS: Final = 20  # of a number in a name, so that names sort as numbers do
 ATTEMPTS: Final = 100  # to commit; each that fails is somebody else's commit
 NOTHING: Final[dict[str, Any]] = {
     "turn": 0, "before": 0, "checkpoint": None, "batch": None, "plan": None, "stateful": False,
-    "offsets": [],
+    "by_place": True, "offsets": [],
 }  # fmt: skip
 """What a table remembers of a query that it does not know."""
 
@@ -163,7 +163,8 @@ class TurnStore(ABC, Generic[T, A]):
     def _make_area(self, *folders: Path) -> None:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-        for folder in (*folders, self._area, self._area.parent, self._folder):
+        above = [each for each in self._area.parents if each.is_relative_to(self._folder)]
+        for folder in (*folders, self._area, *above):
             sync(folder)
 
     def _take(self) -> dict[str, Any]:

@@ -94,5 +94,7 @@ def folder_of(url: str, scheme: str, reason: str) -> Path:
     """Return the folder of `SCHEME:///PATH`. TargetError, with the reason: it is somewhere else."""
     parts = urlsplit(url)
     if parts.scheme != scheme or parts.netloc or not parts.path:
-        raise TargetError(f"target: {url!r}; use {scheme}:///FOLDER. {reason}")
+        # What stands before an @ may be a key to somebody's store.
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        raise TargetError(f"target: {shown!r}; use {scheme}:///FOLDER. {reason}")
     return Path(unquote(parts.path))

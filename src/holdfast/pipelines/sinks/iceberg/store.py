@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 PROPERTY: Final = "holdfast.query."
 _KEPT: Final = ("query", "version", "epoch", "known", *NOTHING)
+_MAKING: Final = "making"  # in the area, what belongs to no table yet
 
 
 class IcebergStore(TurnStore[Table, str]):
@@ -77,11 +78,12 @@ class IcebergStore(TurnStore[Table, str]):
         self._columns: Columns | None = None
         self._schema: pa.Schema | None = None
         self._catalog: OwnersCatalog | None = None
+        self._table_id = _MAKING
         self._in_doubt = False  # whether what was tried last may be committed, now or later
 
     def __getstate__(self) -> dict[str, Any]:
         opened_here = {"_columns": None, "_schema": None, "_catalog": None, "_in_doubt": False}
-        return {**super().__getstate__(), **opened_here}
+        return {**super().__getstate__(), **opened_here, "_table_id": _MAKING}
 
     @property
     def catalog(self) -> OwnersCatalog:
@@ -103,6 +105,11 @@ class IcebergStore(TurnStore[Table, str]):
         return f"{PROPERTY}{self._query}"
 
     @property
+    def _area(self) -> Path:
+        """Of a table, not of its folder: two catalogs may have one there, and share no fence."""
+        return self._folder / AREA / self._table_id / super()._area.name
+
+    @property
     def _journals(self) -> Path:
         return self._area / "turns"
 
@@ -118,6 +125,7 @@ class IcebergStore(TurnStore[Table, str]):
         self._catalog = opened(self._place)
         table = self._made(self._columns)
         self._root = path_of(table.location())
+        self._table_id = str(table.metadata.table_uuid)
         self._missing(table)  # before anybody is fenced
         self._make_area(self._journals, self._root / "data", self._root / "metadata")
         self._take()
@@ -134,11 +142,15 @@ class IcebergStore(TurnStore[Table, str]):
         if self.catalog.table_exists(self._identifier):
             return self._load()
         if self._root.is_dir():
+            # What died while it made a table has left an area, and no data.
             others = [path.name for path in self._root.iterdir()]
-            if others and AREA not in others:
+            data = [path.name for path in self._root.glob("data/*")]
+            if data or (others and AREA not in others):
+                has = f"data, {min(data)}" if data else min(others)
                 raise TargetError(
                     f"{self._root}: the catalog has no table there, and it is not empty: it has "
-                    f"{min(others)}; give the table another name, or register what is there"
+                    f"{has}. Another catalog's table may be there, or one that was dropped or "
+                    "renamed: give the table another name, or register what is there"
                 )
         self._make_area(self._journals, self._root / "metadata")
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
@@ -267,7 +279,7 @@ class IcebergStore(TurnStore[Table, str]):
                         append.append_data_file(
                             parquet_file_to_data_file(table.io, table.metadata, path)
                         )
-            kept = {key: told[key] for key in _KEPT}
+            kept = {key: told[key] for key in _KEPT if key in told}
             transaction.set_properties({self._property: json.dumps(kept)})
             self._in_doubt = True
             transaction.commit_transaction()

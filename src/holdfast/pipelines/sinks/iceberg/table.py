@@ -89,10 +89,11 @@ class Columns:
     def arrow(self, table: Table) -> pa.Schema:
         """The columns as they are in a file, with the table's ids: moments in UTC.
 
+        A comment on one is none of a file's business, and may change while a query runs.
         TargetError: the table has not all of them, or other ones.
         """
         refuse_misfit(table, self)
-        there = {field.name: field for field in table.schema().fields}
+        there = {f.name: f.model_copy(update={"doc": None}) for f in table.schema().fields}
         return schema_to_pyarrow(Schema(*(there[name] for name in self.types)))
 
 

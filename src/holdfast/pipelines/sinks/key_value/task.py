@@ -23,6 +23,7 @@ from holdfast.pipelines.sinks.key_value.values import (
     texts,
     versions,
 )
+from holdfast.pipelines.sinks.readable_texts import readable
 from holdfast.pipelines.sinks.target import Target
 
 SCHEMA: Final = "rows long, refused string, key binary"
@@ -54,6 +55,7 @@ class WriteTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row: how many rows are dealt with, and what refused the next one, if any."""
+        batches = readable(batches)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
