@@ -269,7 +269,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         A partition whose leader is away may not be left out, or the query would end without it: its
         end was known at the start, and reading it will wait.
         """
-        listing, there = self._planner.listing, [p for p in target.offsets if p in set(present)]
+        listing, now = self._planner.listing, set(present)
+        there = [p for p in target.offsets if p in now]
         away = [p for p in there if p not in begin.offsets and p not in earliest]
         if away:
             earliest = earliest | listing.earliest(away, all_of_them=True)
