@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.core.metadata.image import MetadataImage
 from holdfast.testing.simulation.metadata import Metadata
+from holdfast.testing.simulation.oracle import Oracle
 from holdfast.wire.records import metadata as wire
 
 TOPIC_ID = bytes(range(16))
@@ -63,6 +64,28 @@ def partition(**fields: Any) -> wire.PartitionRecord:
         "partition_epoch": 0,
     }
     return wire.PartitionRecord(**(values | fields))
+
+
+def test_of_a_deleted_topic_no_copy_is_missed() -> None:
+    """A broker that hears late of it commits what a follower had, whose copy is gone by then.
+
+    Seen to fail: with the lowest min ISR kept for ever. Found by a seed: the follower is deleted,
+    and its leader, which was cut off, first hears that another one has left the ISR.
+    """
+    world, other = World(), bytes(range(16, 32))
+    world.commit(
+        wire.TopicRecord(name="u", topic_id=other),
+        wire.ConfigRecord(
+            resource_type=2, resource_name="u", name="min.insync.replicas", value="2"
+        ),
+        partition(topic_id=other),
+    )
+    oracle = Oracle()
+    oracle.metadata = world.metadata
+    truth = oracle.truth((other, 0))
+    assert truth.copies_min() == 2
+    world.commit(wire.RemoveTopicRecord(topic_id=other))
+    assert truth.copies_min() == 1
 
 
 def test_a_quiet_life_breaks_nothing() -> None:

@@ -299,6 +299,9 @@ class Metadata:
         topic_id = bytes(record.topic_id)
         for key in [key for key in self.partitions if key[0] == topic_id]:
             del self.partitions[key]
+            # Copies go as each broker hears of it; one that hears late may still commit what they
+            # had told it of.
+            self.copies.pop(key, None)
         self.configs.pop((_TOPIC, self.topics.get(topic_id, "")), None)
         self.counts["topics deleted"] += 1
 
