@@ -27,7 +27,7 @@ ICEBERG: tuple[Mutation, ...] = (
         "iceberg: two tables in one folder have one area",
         "another catalog's owner sweeps what this one has staged and committed",
         STORE,
-        "return self._folder / AREA / self._table_id / super()._area.name",
+        "return self.folder / AREA / self._table_id / super()._area.name",
         "return super()._area",
         tests=_store("tables_that_share_a_folder_leave_each_others_files_alone"),
     ),

@@ -55,6 +55,14 @@ PIPELINES: tuple[Mutation, ...] = (
         ),
         SINK_TESTS,
     ),
+    one(
+        "pipelines: that SQLite's disk is full is told as an error of the disk",
+        "nobody would think of making room",
+        "pipelines/sinks/store.py",
+        "    return _ANY_TROUBLE in said and",
+        "    return False and",
+        tests=("tests/pipelines/test_pipeline_full_disk.py",),
+    ),
     Mutation(
         "pipelines: rows are computed while the transaction is open",
         "PostgreSQL ends a session that waits for Spark",

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sql
@@ -104,6 +105,14 @@ def open_engine(url: str | URL, *, pooled: bool = True) -> Engine:
     elif engine.dialect.name == "postgresql":
         sql.event.listen(engine, "connect", _prepare_postgresql)
     return engine
+
+
+def folder_of(url: str | URL) -> Path | None:
+    """Return where SQLite's file is; None: it is in memory, or a server has the files."""
+    parts = sql.make_url(url)
+    if parts.get_backend_name() != "sqlite" or parts.database in {None, "", ":memory:"}:
+        return None
+    return Path(str(parts.database)).absolute().parent
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

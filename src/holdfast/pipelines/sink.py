@@ -6,15 +6,16 @@ How rows become a table's is a `Recipe`; the order of the steps is `TableSink`'s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.due import Memory, Work
-from holdfast.pipelines.fence import Ownership, open_engine
+from holdfast.pipelines.fence import Ownership, folder_of, open_engine
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.spool import Spool, spooled
-from holdfast.pipelines.sinks.store import Staged
+from holdfast.pipelines.sinks.store import Staged, told_if_full
 from holdfast.pipelines.sinks.table_sink import OnCommit, TableSink
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class RecipeStore:
     @property
     def query(self) -> str:
         return self.ownership.query
+
+    @property
+    def folder(self) -> Path | None:
+        return folder_of(self._engine.url)
 
     def open(self, schema: StructType, master: str) -> None:
         """The recipe has made its tables, and knows what they have to be."""
@@ -92,7 +97,8 @@ class ExactlyOnceSink(TableSink):
         on_commit: OnCommit | None = None,
     ) -> None:
         """Take the query over: from now on its former owner can't commit."""
-        store = RecipeStore(url, query, recipe)
+        with told_if_full(folder_of(url)):
+            store = RecipeStore(url, query, recipe)
         self.ownership = store.ownership
         super().__init__(store, checkpoint=checkpoint, begin_anew=begin_anew, on_commit=on_commit)
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.lab.soak.process_trees import below, command
+from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.lab.soak.stateful_campaigns import Life, ProofError
 
 WAIT_S_MAX = 600.0  # for whatever a driver has to come to; the machine may be busy

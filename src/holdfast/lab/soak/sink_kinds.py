@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import sqlalchemy as sql
 
-from holdfast.lab.soak import postgresql_server
+from holdfast.lab.pipelines import postgresql_server
 
 Rows = list[dict[str, object]]
 

@@ -69,7 +69,7 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
         return {**super().__getstate__(), "_columns": None}
 
     @property
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         return self._root
 
     @property

@@ -71,6 +71,10 @@ class ParquetStore:
         return self._query
 
     @property
+    def folder(self) -> Path:
+        return self._root
+
+    @property
     def _name(self) -> str:
         return quote(self._query, safe="")
 

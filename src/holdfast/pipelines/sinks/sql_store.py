@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Memory, Work
-from holdfast.pipelines.fence import Ownership, create_tables, open_engine, queries, target_of
+from holdfast.pipelines.fence import (
+    Ownership,
+    create_tables,
+    folder_of,
+    open_engine,
+    queries,
+    target_of,
+)
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
@@ -58,6 +66,11 @@ class SqlStore(ABC):
     @property
     def query(self) -> str:
         return self._query
+
+    @property
+    def folder(self) -> Path | None:
+        """Where SQLite's file is; None for a server."""
+        return folder_of(self._url)
 
     @property
     def ownership(self) -> Ownership:

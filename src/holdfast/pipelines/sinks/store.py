@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.planned import Batch
@@ -19,6 +23,41 @@ def is_one_machine(master: str) -> bool:
 
 class StagingError(RuntimeError):
     """What was staged is not what was computed. Nothing was written."""
+
+
+class FullDiskError(RuntimeError):
+    """The disk of a table's files has no room. The batch comes again at the next start."""
+
+
+# As the system says it, of a quota too, and SQLite.
+_FULL: Final = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+_ANY_TROUBLE: Final = "disk I/O error"  # what SQLite says when its index of a journal can't grow
+_LOW_BYTES: Final = 1 << 16
+
+
+@contextmanager
+def told_if_full(folder: Path | None) -> Iterator[None]:
+    """Say in plain words that a table's disk is full, also where a task met it. FullDiskError.
+
+    `folder`: of the table's files; None: a server has them, and says by itself what it lacks.
+    """
+    try:
+        yield
+    except Exception as error:
+        if folder is None or not _is_full(str(error), folder):
+            raise
+        raise FullDiskError(
+            f"{folder}: no room is left on this disk. The batch is not in the table, or whole. "
+            "Make room, and start the query again: it comes to this batch again, and writes each "
+            "row once"
+        ) from error
+
+
+def _is_full(said: str, folder: Path) -> bool:
+    if any(words in said for words in _FULL):
+        return True
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return _ANY_TROUBLE in said and shutil.disk_usage(there).free < _LOW_BYTES
 
 
 class Staged(Protocol):
@@ -38,6 +77,10 @@ class Store(Protocol):
     @property
     def query(self) -> str:
         """The name under which the table remembers the query."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the table's files are; None: a server has them."""
 
     def open(self, schema: StructType, master: str) -> None:
         """Take the query over, and make or compare the table. Called once a run, first.

@@ -17,7 +17,7 @@ from holdfast.pipelines.offsets import RECORD, spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Reader
 from holdfast.pipelines.progress.commits import commit
 from holdfast.pipelines.progress.ends import metadata, of_table
-from holdfast.pipelines.sinks.store import Staged, Store
+from holdfast.pipelines.sinks.store import Staged, Store, told_if_full
 from holdfast.pipelines.sinks.target import COORDINATES
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class TableSink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            self._process(frame, number)
+            with told_if_full(self._store.folder):
+                self._process(frame, number)
         except BaseException as error:
             self.failure = error
             raise

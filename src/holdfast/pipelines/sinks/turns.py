@@ -88,7 +88,7 @@ class TurnStore(ABC, Generic[T, A]):
 
     @property
     @abstractmethod
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         """The table's folder."""
 
     @property
@@ -150,7 +150,7 @@ class TurnStore(ABC, Generic[T, A]):
 
     @property
     def _area(self) -> Path:
-        return self._folder / AREA / quote(self._query, safe="")
+        return self.folder / AREA / quote(self._query, safe="")
 
     @property
     def _staged(self) -> Path:
@@ -163,7 +163,7 @@ class TurnStore(ABC, Generic[T, A]):
     def _make_area(self, *folders: Path) -> None:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-        above = [each for each in self._area.parents if each.is_relative_to(self._folder)]
+        above = [each for each in self._area.parents if each.is_relative_to(self.folder)]
         for folder in (*folders, self._area, *above):
             sync(folder)
 
@@ -270,7 +270,7 @@ class TurnStore(ABC, Generic[T, A]):
             table = self._owned()
             if self._told is told:
                 if failure is not None:
-                    logger.warning("%s: written, but then: %s", self._folder, failure)
+                    logger.warning("%s: written, but then: %s", self.folder, failure)
                 return
             others = self._is_conflict(failure) and attempt < ATTEMPTS
             if failure is not None and not others:

@@ -91,7 +91,7 @@ class IcebergStore(TurnStore[Table, str]):
         return self._catalog
 
     @property
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         return self._root
 
     @property
@@ -107,7 +107,7 @@ class IcebergStore(TurnStore[Table, str]):
     @property
     def _area(self) -> Path:
         """Of a table, not of its folder: two catalogs may have one there, and share no fence."""
-        return self._folder / AREA / self._table_id / super()._area.name
+        return self.folder / AREA / self._table_id / super()._area.name
 
     @property
     def _journals(self) -> Path:

@@ -70,6 +70,10 @@ class RedisStore:
         return self._query
 
     @property
+    def folder(self) -> None:
+        """A server has the files."""
+
+    @property
     def client(self) -> Redis:
         assert self._client is not None, "open() comes first"
         return self._client

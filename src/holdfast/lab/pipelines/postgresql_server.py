@@ -16,7 +16,7 @@ import sqlalchemy as sql
 
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
-from holdfast.lab.soak.process_trees import below, is_alive
+from holdfast.lab.pipelines.process_trees import below, is_alive
 
 TIMEOUT_S = 120.0
 

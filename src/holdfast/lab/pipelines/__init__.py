@@ -1,0 +1,1 @@
+"""Spark queries in a run: their drivers, their tables, and what plain Python makes of the log."""

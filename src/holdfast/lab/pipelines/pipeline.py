@@ -1,0 +1,230 @@
+"""One query of a run, over all the drivers that it takes, and the checks of its table.
+
+Owns which driver is at work, every wait for it, and the three checks that scenarios share: that a
+table goes on, that it comes to where the log ends, and that it has what the log has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from holdfast.lab.pipelines.driver_process import DriverProcess
+from holdfast.lab.pipelines.plain_log import Row, read_log
+from holdfast.lab.pipelines.tables import NAME, SqlTable, Table, compare
+from holdfast.lab.report import Table as ReportTable
+from holdfast.lab.report.scales import duration
+from holdfast.lab.run import Run
+from holdfast.lab.steps.closing import settled_ends
+from holdfast.lab.steps.wants import names
+
+SPARK_S = 240.0  # for Spark to start, and for a batch; beside others it may starve
+STANDSTILL_S = 60.0  # a table that takes in nothing for so long will not catch up
+GOES_ON_S = 90.0
+DRIVERS_MAX = 5
+LOOK_S = 0.2
+QUERY = "copy"
+EXACT = "the table has each record of the log once, and nothing else"
+GOES_ON = "the table goes on"
+EXECUTORS = "local-cluster[1,2,512]"  # a process beside the driver's, which can be killed
+# Where a driver is at work on a batch, in the order in which it comes there.
+_SINKS = "holdfast.pipelines.sinks"
+STAGED = f"{_SINKS}.sql_store:SqliteStore.stage"
+TAKEN_IN = f"{_SINKS}.sql_store:SqliteStore.take_in"
+DATABASE_COMMIT = "sqlalchemy.engine.default:DefaultDialect.do_commit"
+COMMITTED = f"{_SINKS}.sql_store:SqlStore.commit"  # "after": Spark does not know yet
+APPENDED = "holdfast.pipelines.proving.careless_sinks:PlainAppend.insert"  # the control's
+
+
+class Pipeline:
+    """A query that copies a topic into a table. `sink`: one of `copying`'s."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        topic: str | None = None,
+        table: Table | None = None,
+        sink: str = "write",
+        watch: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        master: str | None = None,
+    ) -> None:
+        """`topic`: None for the run's. `options` are the source's, `watch` where it can be held."""
+        self.run = run
+        self.topic = run.topic if topic is None else topic
+        self.folder = run.history.parent
+        self.table = SqlTable(f"sqlite:///{self.folder / 'table.db'}") if table is None else table
+        self.checkpoint = self.folder / "checkpoint"
+        self.options = dict(options or {})
+        self.drivers: list[DriverProcess] = []
+        self._sink = sink
+        self._watch = list(watch)
+        self._master = master
+        self._rows: list[list[str]] = []
+        self._looked_s = 0.0
+        self._positions: dict[int, int] = {}
+
+    # -- drivers ---------------------------------------------------------------------------------
+
+    def start(self, **options: str) -> DriverProcess:
+        """Start a driver and wait for its query; `options` of the source are added to the rest.
+
+        LabError: Spark does not start.
+        """
+        self.options |= options
+        given = [f"{name}={value}" for name, value in self.options.items()]
+        named = [word for each in given for word in ("--option", each)]
+        watched = [word for place in self._watch for word in ("--watch", place)]
+        arguments = [
+            *("--bootstrap-server", self.run.cluster.bootstrap_servers, "--topic", self.topic),
+            *("--target", self.table.target, "--table", NAME, "--query", QUERY),
+            *("--checkpoint", str(self.checkpoint), "--sink", self._sink),
+            *(("--master", self._master) if self._master else ()),
+            *named,
+            *watched,
+        ]
+        name = f"driver-{len(self.drivers) + 1}"
+        driver = DriverProcess(name, arguments, self.folder, self.run.guard.environment)
+        self.drivers.append(driver)
+        self.run.watch(driver)
+        self.run.note(f"{name} of the query is starting")
+        self.run.wait(f"{name} to start", lambda: driver.told("started"), SPARK_S)
+        return driver
+
+    @property
+    def driver(self) -> DriverProcess:
+        return self.drivers[-1]
+
+    def hold(self, place: str, when: str, *, goes_on: bool = False) -> None:
+        """Have the driver wait at a place; `goes_on` from where it waits. LabError: it does not."""
+        driver = self.driver
+        driver.arm(place, when)
+        if goes_on:
+            driver.go()
+        said = f"{driver.name} to be {when} {place.rpartition(':')[2]}"
+        self.run.wait(said, driver.is_there, SPARK_S)
+
+    def kill(self, what: str = "") -> None:
+        """SIGKILL to the driver, its JVM and its workers, at one instant."""
+        self.run.note(f"{self.driver.name} is killed with SIGKILL{what and ', '}{what}")
+        self.driver.kill()
+
+    def stop(self) -> None:
+        """Let the driver finish its batch, and end."""
+        self.run.note(f"{self.driver.name} is asked to end")
+        self.driver.stop(SPARK_S)
+
+    def expect_end(self, name: str, words: Sequence[str]) -> None:
+        """Check that the query ends by itself, and says these words."""
+        driver = self.driver
+        driver.may_end()
+        self.run.soon(lambda: not driver.running, SPARK_S)
+        seen = "it goes on" if driver.running else driver.last_words()
+        kept = not driver.running and all(word in seen for word in words)
+        self.run.check(name, f"it ends, and names {', '.join(words)}", seen[:600], kept=kept)
+        driver.kill()
+
+    # -- the table -------------------------------------------------------------------------------
+
+    def positions(self) -> dict[int, int]:
+        """Return how far the table is; looked at a few times a second at most."""
+        if time.monotonic() - self._looked_s >= LOOK_S:
+            self._positions = self.table.positions() or self._positions
+            self._looked_s = time.monotonic()
+        return self._positions
+
+    def wait_rows(self, ends: Mapping[int, int]) -> None:
+        """Wait until the table is so far. LabError: it does not come there."""
+        self.run.wait(f"rows up to {dict(ends)}", lambda: self.is_at(ends), SPARK_S)
+
+    def is_at(self, ends: Mapping[int, int]) -> bool:
+        there = self.positions()
+        return all(there.get(partition, 0) >= end for partition, end in ends.items())
+
+    def expect_progress(
+        self, when: str, bound_s: float = GOES_ON_S, partitions: Sequence[int] | None = None
+    ) -> bool:
+        """Check that rows of every partition come which are not in the table by now."""
+        begin_s = time.monotonic()
+        self._looked_s = 0.0
+        before = dict(self.positions())
+        wanted = self.run.partitions if partitions is None else partitions
+
+        def silent() -> list[int]:
+            now = self.positions()
+            return [p for p in wanted if now.get(p, 0) <= before.get(p, 0)]
+
+        self.run.soon(lambda: not silent(), bound_s)
+        left, took_ms = silent(), (time.monotonic() - begin_s) * 1000
+        self._rows.append([when, "-" if left else duration(took_ms)])
+        seen = f"nothing of {names(left)} in {bound_s:.0f} s" if left else "rows of all of them"
+        return self.run.check(f"{when}: {GOES_ON}", f"rows of {names(wanted)}", seen, kept=not left)
+
+    def catch_up(self, ends: Mapping[int, int]) -> None:
+        """Check that the table comes to where the log ends, as long as it moves at all."""
+        seen, moved_s = self.positions(), time.monotonic()
+
+        def done() -> bool:
+            nonlocal seen, moved_s
+            now = self.positions()
+            if now != seen:
+                seen, moved_s = dict(now), time.monotonic()
+            return self.is_at(ends) or time.monotonic() - moved_s > STANDSTILL_S
+
+        self.run.wait("the table to catch up", done, SPARK_S + 2 * STANDSTILL_S)
+        kept = self.is_at(ends)
+        self.run.check(
+            "the table comes to the log's end",
+            f"next offsets {dict(ends)}",
+            f"next offsets {dict(sorted(self.positions().items()))}",
+            kept=kept,
+        )
+
+    def revive_until(self, ends: Mapping[int, int], when: str) -> None:
+        """Check that the table comes so far, by as many drivers as it takes.
+
+        One that ends because what it needs is away is no mishap: it is started again.
+        """
+        for _ in range(DRIVERS_MAX):
+            driver = self.driver
+            driver.may_end()
+            over = lambda: self.is_at(ends) or not driver.running  # noqa: B023, E731 - of this round
+            self.run.soon(over, SPARK_S)
+            if self.is_at(ends) or driver.running:
+                break
+            self.run.note(f"{driver.name} has ended: {driver.last_words()}")
+            self.start()
+        seen = f"next offsets {dict(sorted(self.positions().items()))}"
+        self.run.check(f"{when}: {GOES_ON}", f"up to {dict(ends)}", seen, kept=self.is_at(ends))
+
+    def expect_exact(self, log: Sequence[Row]) -> None:
+        """Check the table row for row."""
+        rows = self.table.rows()
+        wrong = compare(rows, log)
+        self.run.check(
+            EXACT, f"{len(log):,} rows", wrong or f"{len(rows):,} rows, these", kept=not wrong
+        )
+
+    def finish(self) -> None:
+        """Bring the table to the end of the run's own topic, and hold it against that.
+
+        Nobody writes to it any more.
+        """
+        ends = settled_ends(self.run, self.topic)
+        self.catch_up(ends)
+        self.stop()
+        self.expect_exact(read_log(self.run.cluster.bootstrap_servers, self.topic, ends))
+        self.tell()
+
+    def tell(self) -> None:
+        """Put what was measured into the report."""
+        if self._rows:
+            self.run.tables.append(
+                ReportTable(
+                    title="Until the table had new rows of every partition",
+                    header=["after", "took"],
+                    rows=self._rows,
+                    note="Measured, not asserted.",
+                )
+            )

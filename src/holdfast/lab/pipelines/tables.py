@@ -1,0 +1,112 @@
+"""A table that a query writes, read by plain Python, and held against what the log makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlalchemy as sql
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from holdfast.lab.pipelines.plain_log import Row
+
+NAME = "records"
+GAPS = "holdfast_gap"
+SHOWN_MAX = 3  # rows of each kind, in words
+
+
+class Table(Protocol):
+    """What a driver is told of it, how far it is, and what it holds."""
+
+    target: str
+
+    def positions(self) -> dict[int, int]:
+        """Return the next offset of each partition that has a row."""
+
+    def rows(self) -> list[Row]:
+        """Return all it holds."""
+
+
+class SqlTable:
+    """In SQLite or PostgreSQL. While it is not there, or its database is away, it tells nothing."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._engine = sql.create_engine(target, poolclass=sql.NullPool)
+
+    def positions(self) -> dict[int, int]:
+        text = f'SELECT "partition", MAX("offset") + 1 FROM {NAME} GROUP BY "partition"'  # noqa: S608
+        try:
+            return dict(self._all(text))
+        except (OperationalError, ProgrammingError):
+            return {}
+
+    def rows(self) -> list[Row]:
+        text = f'SELECT "partition", "offset", "key", "value" FROM {NAME}'  # noqa: S608 - ours
+        return [Row(*row) for row in self._all(text)]
+
+    def gaps(self) -> dict[int, set[int]]:
+        """Return the offsets that the log lacked, as the sink has written them down."""
+        found: dict[int, set[int]] = {}
+        text = f'SELECT "partition", first_offset, next_offset FROM {GAPS}'  # noqa: S608 - ours
+        with self._engine.connect() as connection:
+            if not sql.inspect(connection).has_table(GAPS):
+                return found
+        for partition, first, behind in self._all(text):
+            found.setdefault(partition, set()).update(range(first, behind))
+        return found
+
+    def _all(self, text: str) -> list[tuple[Any, ...]]:
+        with self._engine.connect() as connection:
+            return [tuple(row) for row in connection.exec_driver_sql(text)]
+
+
+class FilesTable:
+    """Files of JSON lines, which tasks write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.target = str(folder)
+        self._folder = folder
+
+    def positions(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for row in self.rows():
+            found[row.partition] = max(found.get(row.partition, 0), row.offset + 1)
+        return found
+
+    def rows(self) -> list[Row]:
+        found = []
+        for path in sorted(self._folder.glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+                if line.endswith("\n"):  # a task may be at its next one
+                    row = json.loads(line)
+                    found.append(Row(*(row[name] for name in Row._fields)))
+        return found
+
+
+def compare(table: Iterable[Row], log: Iterable[Row]) -> str:
+    """Return how a table differs from a log, in words; nothing: each record is in it, once."""
+    there, wanted = Counter(table), Counter(log)
+    twice = Counter({row: count for row, count in there.items() if count > 1 and row in wanted})
+    kinds: Mapping[str, Iterable[Row]] = {
+        "missing": sorted(wanted.keys() - there.keys(), key=_place),
+        "more than once": sorted(twice, key=_place),
+        "not in the log": sorted(there.keys() - wanted.keys(), key=_place),
+    }
+    return "; ".join(
+        f"{len(rows):,} {word} ({_shown(rows)})"
+        for word, rows in ((word, list(rows)) for word, rows in kinds.items())
+        if rows
+    )
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row.partition, row.offset
+
+
+def _shown(rows: list[Row]) -> str:
+    shown = ", ".join(f"P{row.partition} offset {row.offset}" for row in rows[:SHOWN_MAX])
+    return shown + (", ..." if len(rows) > SHOWN_MAX else "")

@@ -1,0 +1,79 @@
+"""The Spark driver dies at each step of its sink's commit, and another one goes on."""
+
+from __future__ import annotations
+
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.pipelines.pipeline import (
+    APPENDED,
+    COMMITTED,
+    DATABASE_COMMIT,
+    EXACT,
+    TAKEN_IN,
+    Pipeline,
+)
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.workload_processes import Worker
+
+PLACES = (
+    (COMMITTED, "after", "the table has the batch, and Spark does not know"),
+    (DATABASE_COMMIT, "before", "the rows are written, and not committed"),
+    (TAKEN_IN, "before", "no row is written"),
+)
+
+
+def begin(run: Run) -> Worker:
+    """Make the topic, and have events flow."""
+    run.make_topic()
+    producer = run.start_producer(delivery_timeout_ms=120_000)
+    run.must_flow(producer)
+    return producer
+
+
+def steps(run: Run) -> None:
+    """Kill the driver at one place after the other."""
+    producer = begin(run)
+    pipeline = Pipeline(run, watch=[place for place, _, _ in PLACES])
+    pipeline.start()
+    pipeline.expect_progress("the first driver")
+    for number in range(run.parameters.kills):
+        place, when, said = PLACES[number % len(PLACES)]
+        pipeline.hold(place, when)
+        pipeline.kill(said)
+        pipeline.start()
+        pipeline.expect_progress(f"kill {number + 1} ({said})")
+    producer.stop()
+    pipeline.finish()
+
+
+def append(run: Run) -> None:
+    """Control: a sink that appends, killed between its commit and Spark's."""
+    producer = begin(run)
+    pipeline = Pipeline(run, sink="append", watch=[APPENDED])
+    pipeline.start()
+    pipeline.expect_progress("the first driver")
+    pipeline.hold(APPENDED, "after")
+    pipeline.kill("the table has the batch, and Spark does not know")
+    pipeline.start()
+    pipeline.expect_progress("the kill")
+    producer.stop()
+    pipeline.finish()
+
+
+SCENARIO = Scenario(
+    name="pipeline-driver-killed",
+    summary="A Spark driver dies at each step of its commit, and the table has each row once.",
+    text=(
+        "A query copies the topic into a table of SQLite while events flow. Its driver is held "
+        "where the table has a batch and Spark does not know, where the rows are written and not "
+        "committed, and before any is; there it is killed with all its processes, and another one "
+        "goes on. At the end the table is held against the log, row for row, by plain Python. In "
+        "the control each batch is simply appended: the batch of the kill is there twice."
+    ),
+    defaults=Parameters(kills=3),
+    parts=(
+        Part(name="main", title="Killed at each step of the commit", steps=steps),
+        Part(name="control", title="Control: a plain append", steps=append, breaks_check=EXACT),
+    ),
+    fixed=frozenset({"brokers", "signal"}),
+)

@@ -1,0 +1,75 @@
+"""A driver that stood still for long goes on beside the one that has taken its place."""
+
+from __future__ import annotations
+
+from holdfast.lab.pipelines.pipeline import APPENDED, EXACT, SPARK_S, STAGED, Pipeline
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenarios.pipelines.driver_killed import begin
+
+
+def replace_driver(run: Run, pipeline: Pipeline, place: str, when: str) -> None:
+    """Stop a driver in the middle of a batch, start another one, and let the first go on.
+
+    Wait until that has ended.
+    """
+    pipeline.start()
+    pipeline.expect_progress("the first driver")
+    pipeline.hold(place, when)
+    zombie = pipeline.driver
+    zombie.pause()
+    zombie.go()  # which it hears when it goes on
+    run.note(f"{zombie.name} stands still in the middle of a batch (SIGSTOP)")
+    pipeline.start()
+    pipeline.expect_progress("the second driver")
+    run.note(f"{zombie.name} goes on beside {pipeline.driver.name} (SIGCONT)")
+    zombie.may_end()
+    zombie.go_on()
+    run.wait(f"{zombie.name} to end", lambda: not zombie.running, SPARK_S)
+    said = zombie.last_words()
+    run.note(f"{zombie.name} has ended: {said}")
+
+
+def steps(run: Run) -> None:
+    """The sink of the first one finds that its query is another driver's."""
+    producer = begin(run)
+    pipeline = Pipeline(run, watch=[STAGED])
+    replace_driver(run, pipeline, STAGED, "after")
+    said = pipeline.drivers[0].last_words()
+    run.check(
+        "why the driver that stood still has ended",
+        "FencedError: another one owns the query",
+        said[:600],
+        kept="FencedError" in said,
+    )
+    pipeline.expect_progress("the first one has ended")
+    producer.stop()
+    pipeline.finish()
+
+
+def unfenced(run: Run) -> None:
+    """Control: a plain append asks nobody."""
+    producer = begin(run)
+    pipeline = Pipeline(run, sink="append", watch=[APPENDED])
+    replace_driver(run, pipeline, APPENDED, "before")
+    pipeline.expect_progress("the first one has ended")
+    producer.stop()
+    pipeline.finish()
+
+
+SCENARIO = Scenario(
+    name="pipeline-zombie",
+    summary="A Spark driver that stood still goes on beside its successor, and writes nothing.",
+    text=(
+        "A query copies the topic into a table while events flow. Its driver, the JVM and the "
+        "workers are stopped (SIGSTOP) when the rows of a batch are computed and not written. "
+        "Another one is started in its place, and takes the query over. Then the first one goes "
+        "on: its batch must be refused, and it must end and say why. In the control each batch is "
+        "simply appended: that one is there twice."
+    ),
+    parts=(
+        Part(name="main", title="Fenced", steps=steps),
+        Part(name="control", title="Control: a plain append", steps=unfenced, breaks_check=EXACT),
+    ),
+    fixed=frozenset({"brokers", "signal"}),
+)

@@ -1,0 +1,1 @@
+"""Drivers of their own for whoever proves what a pipeline keeps, and sinks that keep nothing."""

@@ -1,0 +1,103 @@
+"""Tables of pipelines: what is missing, twice or strange is told, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+
+from holdfast.lab.pipelines.plain_log import Row
+from holdfast.lab.pipelines.tables import FilesTable, SqlTable, compare
+from holdfast.lab.soak import pipeline_campaigns
+from holdfast.pipelines.fence import create_tables, gaps
+from holdfast.pipelines.proving.careless_sinks import PlainAppend, SwallowsErrors
+
+LOG = [Row(0, 0, "a", "x"), Row(0, 1, None, "y"), Row(1, 0, "b", None)]
+
+
+def as_dict(row: Row) -> dict[str, object]:
+    return {"topic": "foo", **row._asdict()}
+
+
+def test_a_table_like_the_log_differs_in_nothing() -> None:
+    assert compare(reversed(LOG), LOG) == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (LOG[1:], "1 missing (P0 offset 0)"),
+        ([*LOG, LOG[2]], "1 more than once (P1 offset 0)"),
+        ([*LOG, Row(2, 7, None, None)], "1 not in the log (P2 offset 7)"),
+        (
+            [LOG[0], LOG[1], Row(1, 0, "b", "z")],
+            "1 missing (P1 offset 0); 1 not in the log (P1 offset 0)",
+        ),
+        ([], "3 missing (P0 offset 0, P0 offset 1, P1 offset 0)"),
+    ],
+)
+def test_each_difference_is_told(table: list[Row], said: str) -> None:
+    assert compare(table, LOG) == said
+
+
+def test_a_row_that_is_strange_and_twice_is_strange() -> None:
+    strange = Row(2, 7, None, None)
+    assert compare([*LOG, strange, strange], LOG) == "1 not in the log (P2 offset 7)"
+
+
+def test_many_differences_are_counted_and_some_shown() -> None:
+    log = [Row(0, offset, None, None) for offset in range(1_200)]
+    assert compare([], log) == "1,200 missing (P0 offset 0, P0 offset 1, P0 offset 2, ...)"
+
+
+def test_a_sql_table_is_read_as_a_sink_has_written_it(tmp_path: Path) -> None:
+    table = SqlTable(f"sqlite:///{tmp_path / 'table.db'}")
+    assert table.positions() == {}
+    assert table.gaps() == {}
+    PlainAppend(table.target, "records").insert([as_dict(row) for row in LOG])
+    assert sorted(table.rows(), key=repr) == sorted(LOG, key=repr)
+    assert table.positions() == {0: 2, 1: 1}
+
+
+def test_gaps_are_read_offset_by_offset(tmp_path: Path) -> None:
+    table = SqlTable(f"sqlite:///{tmp_path / 'table.db'}")
+    engine = sql.create_engine(table.target)
+    gap = {"query": "copy", "checkpoint": "c", "topic": "foo", "source": 0}
+    with engine.begin() as connection:
+        create_tables(connection)
+        for batch, number, first, behind in ((1, 0, 2, 4), (2, 0, 9, 10), (2, 1, 0, 1)):
+            place = {"batch": batch, "partition": number}
+            ends = {"first_offset": first, "next_offset": behind}
+            connection.execute(gaps.insert().values(**gap, **place, **ends))
+    assert table.gaps() == {0: {2, 3, 9}, 1: {0}}
+
+
+def test_a_sink_that_swallows_errors_loses_rows_and_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'table.db'}"
+    sink = SwallowsErrors(url, "records")
+    with sql.create_engine(url).begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE records RENAME TO away")
+    sink.insert([as_dict(LOG[0])])
+    with sql.create_engine(url).begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE away RENAME TO records")
+    sink.insert([as_dict(LOG[1])])
+    assert SqlTable(url).rows() == [LOG[1]]
+
+
+def test_a_line_that_a_task_is_at_is_no_row_yet(tmp_path: Path) -> None:
+    lines = [json.dumps(as_dict(row)) + "\n" for row in LOG]
+    (tmp_path / "a.jsonl").write_text("".join(lines[:2]))
+    (tmp_path / "b.jsonl").write_text(lines[2][:-5])
+    table = FilesTable(tmp_path)
+    assert table.rows() == LOG[:2]
+    assert table.positions() == {0: 2}
+
+
+def test_each_scenario_is_named_for_a_pipeline_and_has_a_control() -> None:
+    found = pipeline_campaigns.scenarios()
+    assert [each.name for each in found] == [
+        f"pipeline-{module.replace('_', '-')}" for module in pipeline_campaigns.MODULES
+    ]
+    assert all(any(part.is_control for part in each.parts) for each in found)
