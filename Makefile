@@ -80,10 +80,11 @@ format: $(VENV)/.dev ## let ruff write what it can
 # In the background, because it takes hours; with ARGS in the foreground.
 soak: $(VENV)/.run ## hours of kills; writes results as it goes, and resumes
 ifdef ARGS
-	@$(BIN)/python -m holdfast.lab.soak $(ARGS)
+	@eval "$$($(BIN)/python scripts/spark_classes.py --exports)"; $(BIN)/python -m holdfast.lab.soak $(ARGS)
 else
 	@mkdir -p runs
-	@nohup $(BIN)/python -m holdfast.lab.soak > runs/soak.log 2>&1 & \
+	@eval "$$($(BIN)/python scripts/spark_classes.py --exports)"; \
+		nohup $(BIN)/python -m holdfast.lab.soak > runs/soak.log 2>&1 & \
 		echo "soak runs as process $$!: log runs/soak.log, results docs/design/soak"
 endif
 

@@ -1,14 +1,16 @@
 """Write down which classes a driver of Spark loads, ready to be mapped: Java's class data sharing.
 
 `make test` does it once for each `.venv`; tests/conftest.py gives the archive to every JVM of the
-tests, which then starts with a third less work. Without an archive, or with one that no longer fits
-(Java looks at that itself), tests are slower and nothing else.
+tests, which then starts with a third less work, and so does `make soak`, by what `--exports` prints
+for a shell. Without an archive, or with one that no longer fits (Java looks at that itself), they
+are slower and nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,10 @@ TIMEOUT_S = 300
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--exports"]:
+        for name, value in {**for_tests(), "OPENBLAS_NUM_THREADS": "1"}.items():
+            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+        return 0
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     making = FOLDER / "making.properties"

@@ -17,7 +17,7 @@ from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff
 from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as read_module
 from holdfast.pipelines import source, topic_ids
-from holdfast.pipelines.listing import Listing
+from holdfast.pipelines.listing import Listing, ListingError
 from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import RangePartition
@@ -228,6 +228,13 @@ def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
     # One that comes after all that the query has read in: it is told, once, what that may mean.
     assert [listing.ends([CANNED], {CANNED: 9}) for _ in range(2)] == [({}, {})] * 2
     assert sum("this query has read in epoch 9" in line for line in caplog.messages) == 1
+    # It stays: that is an error, and no query that stands still for good. Seen to fail: only told.
+    monkeypatch.setattr(listing_module, "OLD_LEADER_S", 0.0)
+    with pytest.raises(ListingError, match=r"epoch 9; no other one was found .* fresh checkpoint"):
+        listing.ends([CANNED], {CANNED: 9})
+    assert listing.ends([CANNED], {CANNED: 3}).offsets == {CANNED: 60}, "a new one is taken"
+    monkeypatch.setattr(listing_module, "OLD_LEADER_S", 300.0)
+    assert listing.ends([CANNED], {CANNED: 9}) == ({}, {}), "and the next old one waited for anew"
     listing.close()
 
 

@@ -28,6 +28,9 @@ OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left
 WAIT_S = 60.0
 # Nobody has answered yet: then an address is wrong more often than a cluster is just away.
 FIRST_WAIT_S = 10.0
+# A leader of an older epoch than was read has been replaced, and its successor is found at once, or
+# when a cut is over. One that stays has none: then a query would stand still for good.
+OLD_LEADER_S = 300.0
 NO_EPOCHS: Epochs = {}
 
 
@@ -51,7 +54,7 @@ class Listing:
         self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
-        self._behind: set[Partition] = set()  # whose leader is an old one; that was said
+        self._behind: dict[Partition, float] = {}  # since when a leader is an old one; it was said
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = open_consumer(client, error_cb=self._note)
@@ -265,9 +268,9 @@ class Listing:
             elif 0 <= answer.epoch < known.get(partition, -1):
                 cut_off = f"was followed by one of epoch {known[partition]}"
                 said.append(f"{partition} (its leader of epoch {answer.epoch} {cut_off})")
-                self._say_once(partition, answer.epoch, known[partition])
+                self._wait_for_successor(partition, answer.epoch, known[partition])
             else:
-                self._behind.discard(partition)
+                self._behind.pop(partition, None)
                 found.offsets[partition] = answer.offset
                 if answer.epoch >= 0:
                     found.epochs[partition] = answer.epoch
@@ -276,15 +279,21 @@ class Listing:
             self._admin = open_admin(self._client)
         return said
 
-    def _say_once(self, partition: Partition, epoch: int, known: int) -> None:
-        if partition not in self._behind:
-            self._behind.add(partition)
-            log.warning(
-                "%s: its leader has epoch %d, and this query has read in epoch %d: its successor "
-                "is waited for. If there is none, since the cluster was restored or the topic made "
-                "anew where topics have no ids, start with a fresh checkpoint",
-                partition, epoch, known,
-            )  # fmt: skip
+    def _wait_for_successor(self, partition: Partition, epoch: int, known: int) -> None:
+        """Say once that a leader is an old one. ListingError: it has been for too long."""
+        now = time.monotonic()
+        since = self._behind.setdefault(partition, now)
+        what = (
+            f"{partition}: its leader has epoch {epoch}, and this query has read in epoch {known}"
+        )
+        remedy = (
+            "If the cluster was restored from a copy, or the topic made anew where topics have no "
+            "ids, what was read is not in this log: start with a fresh checkpoint"
+        )
+        if since == now:
+            log.warning("%s: its successor is waited for. %s", what, remedy)
+        elif now - since > OLD_LEADER_S:
+            raise ListingError(f"{what}; no other one was found in {OLD_LEADER_S:.0f} s. {remedy}")
 
     def close(self) -> None:
         self._consumer.close()
