@@ -123,7 +123,7 @@ def fingerprint(
     """
     digest = hashlib.sha256()
     named = set(paths)
-    left_out = [source / path for path in without if path not in named]
+    left_out = {source / path for path in without if path not in named}
     for path in sorted(source / path for path in named):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             name = file.relative_to(source)
@@ -131,7 +131,7 @@ def fingerprint(
                 fnmatch(part, one) for part in name.parts for one in (*LEFT_OUT, *_COMPILED)
             ):
                 continue
-            if any(file.is_relative_to(path) for path in left_out):
+            if not left_out.isdisjoint((file, *file.parents)):
                 continue
             digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:16]
