@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
+from holdfast.lab.journal import Exit
+from holdfast.lab.pipelines.pipeline import EXACT
 from holdfast.lab.pipelines.plain_log import Row
 from holdfast.lab.pipelines.tables import FilesTable, SqlTable, compare
+from holdfast.lab.prove import prove
 from holdfast.lab.soak import pipeline_campaigns
 from holdfast.pipelines.fence import create_tables, gaps
 from holdfast.pipelines.proving.careless_sinks import PlainAppend, SwallowsErrors
@@ -101,3 +104,18 @@ def test_each_scenario_is_named_for_a_pipeline_and_has_a_control() -> None:
         f"pipeline-{module.replace('_', '-')}" for module in pipeline_campaigns.MODULES
     ]
     assert all(any(part.is_control for part in each.parts) for each in found)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_scenario_is_proven_and_says_what_its_table_had(tmp_path: Path) -> None:
+    """One of them, without its control: both of all are campaigns of `make soak`."""
+    (scenario,) = (
+        each for each in pipeline_campaigns.scenarios() if each.name == "pipeline-rebalanced"
+    )
+    outcome = prove(scenario, scenario.defaults, tmp_path / "run", command="a test", control=False)
+    assert outcome.exit is Exit.KEPT, outcome.verdict
+    (result,) = outcome.results
+    checks = {check.name: check.seen for check in result.checks}
+    # Two partitions have four writes, three have three, and the last one has two, of 50 each.
+    assert checks[EXACT] == "950 rows, these"

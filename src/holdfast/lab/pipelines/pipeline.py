@@ -67,10 +67,10 @@ class Pipeline:
 
     # -- drivers ---------------------------------------------------------------------------------
 
-    def start(self, **options: str) -> DriverProcess:
-        """Start a driver and wait for its query; `options` of the source are added to the rest.
+    def start(self, *words: str, **options: str) -> DriverProcess:
+        """Start a driver and wait for its query. LabError: Spark does not start.
 
-        LabError: Spark does not start.
+        `options` of the source are added to the rest; `words` are this driver's own.
         """
         self.options |= options
         given = [f"{name}={value}" for name, value in self.options.items()]
@@ -83,6 +83,7 @@ class Pipeline:
             *(("--master", self._master) if self._master else ()),
             *named,
             *watched,
+            *words,
         ]
         name = f"driver-{len(self.drivers) + 1}"
         driver = DriverProcess(name, arguments, self.folder, self.run.guard.environment)
@@ -115,8 +116,8 @@ class Pipeline:
         self.run.note(f"{self.driver.name} is asked to end")
         self.driver.stop(SPARK_S)
 
-    def expect_end(self, name: str, words: Sequence[str]) -> None:
-        """Check that the query ends by itself, and says these words."""
+    def expect_end(self, name: str, words: Sequence[str]) -> str:
+        """Check that the query ends by itself, and says these words; return what it says."""
         driver = self.driver
         driver.may_end()
         self.run.soon(lambda: not driver.running, SPARK_S)
@@ -124,6 +125,7 @@ class Pipeline:
         kept = not driver.running and all(word in seen for word in words)
         self.run.check(name, f"it ends, and names {', '.join(words)}", seen[:600], kept=kept)
         driver.kill()
+        return seen
 
     # -- the table -------------------------------------------------------------------------------
 

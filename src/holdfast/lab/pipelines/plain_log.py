@@ -114,6 +114,7 @@ class SideTopic:
             admin.add_partitions(self.name, count), f"{self.name} can't have {count} partitions"
         )
         self.ends = {partition: self.ends.get(partition, 0) for partition in range(count)}
+        self._producer = self._new_producer()  # one that runs hears of them some time later
         self._wait_led()
 
     def delete(self) -> None:

@@ -50,6 +50,7 @@ def start(records: DataFrame, options: argparse.Namespace) -> StreamingQuery:
             query=options.query,
             checkpoint=options.checkpoint,
             trigger=trigger,
+            begin_anew=options.begin_anew,
         )
     writer = frame.writeStream.queryName(options.query).trigger(**trigger)
     writer = writer.option("checkpointLocation", options.checkpoint)
@@ -75,6 +76,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--table", required=True, metavar="NAME")
     add("--checkpoint", required=True, metavar="DIR")
     add("--query", required=True, metavar="NAME")
+    add("--begin-anew", action="append", default=[], metavar="ID", help="as write's begin_anew")
     add("--sink", choices=SINKS, default="write")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
     add("--trigger-ms", type=int, default=200, metavar="MS", help="least time between batches")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.pipelines.pipeline import EXACT, Pipeline
 from holdfast.lab.pipelines.plain_log import Row, SideTopic
 from holdfast.lab.run import Run
@@ -48,6 +49,14 @@ def steps(run: Run) -> None:
         [topic.name, "made anew"],
     )
     pipeline.start(goneData="reset")
+    said = pipeline.expect_end(
+        "told to read the new one from its beginning, it does not mix it with the old one's rows",
+        [topic.name, "made anew", "--begin-anew"],
+    )
+    told = re.search(r"--begin-anew (\S+)", said)
+    refuse_if(told is None, f"no id is told: {said}")
+    assert told is not None, "or the run has ended"
+    pipeline.start("--begin-anew", told[1])
     expect_both(pipeline, before, topic)
 
 
@@ -69,9 +78,11 @@ SCENARIO = Scenario(
     text=(
         "A query copies a topic into a table and is stopped. The topic is deleted and made anew "
         "under its name, with more records than it had, so that the old offsets are there again. "
-        "Started again the query ends: it knows the topic by its id. With goneData=reset it reads "
-        "the new one from its beginning. In the control somebody goes on by hand, with the "
-        "offsets that were reached: the first records of the new topic are missing."
+        "Started again the query ends: it knows the topic by its id. With goneData=reset it would "
+        "read the new one from its beginning, and the table's memory ends it: the new rows would "
+        "stand among the old ones. Told to do that, too, it goes on. In the control somebody goes "
+        "on by hand, with the offsets that were reached: the first records of the new one are "
+        "missing."
     ),
     parts=(
         Part(name="main", title="Known by its id", steps=steps),
