@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -56,8 +57,15 @@ def told_if_full(folder: Path | None) -> Iterator[None]:
 def _is_full(said: str, folder: Path) -> bool:
     if any(words in said for words in _FULL):
         return True
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return _ANY_TROUBLE in said and shutil.disk_usage(there).free < _LOW_BYTES
+    return _ANY_TROUBLE in said and _free_bytes(folder) < _LOW_BYTES
+
+
+def _free_bytes(folder: Path) -> float:
+    """Return how much room there is; without end where nobody can say."""
+    with suppress(OSError):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        return shutil.disk_usage(there).free
+    return inf
 
 
 class Staged(Protocol):
