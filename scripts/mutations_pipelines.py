@@ -56,6 +56,22 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK_TESTS,
     ),
     one(
+        "pipelines: what the log lacked is told beside SQL tables alone",
+        "a hole in a table of files that nobody would look for",
+        "pipelines/sinks/remembered.py",
+        "        for gap in gaps_of(batch, work)\n",
+        "        for gap in gaps_of(batch, work)[:0]\n",
+        tests=(f"{_TESTS}parquet_store.py",),
+    ),
+    one(
+        "pipelines: that Iceberg's next snapshot tells what a batch without rows lacked is forgotten",
+        "such a batch makes no snapshot, and the next one's property replaces what it said",
+        "pipelines/sinks/turns.py",
+        '"gaps": [*self._untold(over), *told_gaps(batch, work)],',
+        '"gaps": told_gaps(batch, work),',
+        tests=(f"{_TESTS}iceberg_store.py",),
+    ),
+    one(
         "pipelines: that SQLite's disk is full is told as an error of the disk",
         "nobody would think of making room",
         "pipelines/sinks/store.py",

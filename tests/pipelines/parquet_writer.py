@@ -33,6 +33,10 @@ from holdfast.pipelines.sinks.written_files import Files
 SCHEMA = spark.StructType([spark.StructField("number", spark.LongType())])
 WIDER = spark.StructType([*SCHEMA.fields, spark.StructField("more", spark.StringType())])
 P = Reader(Partition("t", 0))
+# Of batch 2, which begins at 2: what was found too late, and what is its own. And how it is told.
+LACKED = ((0, 1), (3, 4))
+_PLACE = {"topic": "t", "partition": 0, "source": 0, "topic_id": "id"}
+TOLD_LACKED = [{**_PLACE, "first": first, "next": behind} for first, behind in LACKED]
 
 
 class FileStore(Store, Protocol):
@@ -51,7 +55,7 @@ def opened(root: Path, schema: spark.StructType = SCHEMA, **target: Any) -> Parq
     return store
 
 
-def batch(number: int, *, checkpoint: str = "c") -> Batch:
+def batch(number: int, *, checkpoint: str = "c", gaps: tuple[tuple[int, int], ...] = ()) -> Batch:
     """Return a batch of two offsets. Batch 0 is empty, as the source plans it."""
     begin, end = (0, 0) if number == 0 else (2 * number - 2, 2 * number)
     return Batch(
@@ -59,7 +63,7 @@ def batch(number: int, *, checkpoint: str = "c") -> Batch:
         checkpoint=checkpoint,
         plan=f"{checkpoint} {number}",
         stateful=False,
-        ranges=(Planned(P, begin, end, "id"),),
+        ranges=(Planned(P, begin, end, "id", gaps=gaps),),
     )
 
 

@@ -23,7 +23,9 @@ from pyspark.sql import types as spark
 from tests.pipelines.delta_tables import committed, delta_numbers, numbers, schema_of, there
 from tests.pipelines.delta_writer import begun, opened
 from tests.pipelines.parquet_writer import (
+    LACKED,
     SCHEMA,
+    TOLD_LACKED,
     WIDER,
     P,
     batch,
@@ -57,6 +59,17 @@ def test_a_batch_is_there_when_it_is_committed_and_not_before(tmp_path: Path) ->
         {"topic": "t", "partition": 0, "source": 0, "topic_id": "id", "begin": 0, "end": 2}
     ]
     assert DeltaTable(tmp_path / "kept").transaction_version("holdfast:a query") == told["turn"]
+
+
+def test_what_the_log_lacked_stands_in_the_history_once(tmp_path: Path) -> None:
+    store = begun(tmp_path)
+    write(store, batch(1))
+    write(store, batch(2, gaps=LACKED))
+    write(opened(tmp_path), batch(3))
+    history = DeltaTable(tmp_path / "kept").history()
+    told = [each["userMetadata"] for each in history if "userMetadata" in each]
+    found = [json.loads(text)["holdfast"].get("gaps") for text in told]
+    assert [gaps for gaps in found if gaps] == [TOLD_LACKED]
 
 
 @pytest.mark.slow

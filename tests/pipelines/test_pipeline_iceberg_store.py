@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,22 @@ from tests.pipelines.iceberg_tables import (
     there,
 )
 from tests.pipelines.iceberg_writer import begun, opened, url_of
-from tests.pipelines.parquet_writer import SCHEMA, WIDER, P, batch, records, staged, write
+from tests.pipelines.parquet_writer import (
+    LACKED,
+    SCHEMA,
+    TOLD_LACKED,
+    WIDER,
+    P,
+    batch,
+    records,
+    staged,
+    write,
+)
 from tests.pipelines.test_pipeline_delta_store import KINDS, MOMENT
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.planned import Planned
 from holdfast.pipelines.sinks.iceberg.catalog import OwnersCatalog, Place
 from holdfast.pipelines.sinks.iceberg.store import IcebergStore
 from holdfast.pipelines.sinks.store import StagingError
@@ -54,6 +66,23 @@ def told(root: Path) -> dict[str, Any]:
 
 def work_of(store: IcebergStore, number: int) -> Work:
     return decide(batch(number), store.memory(), (), "q")
+
+
+@pytest.mark.slow
+def test_what_the_log_lacked_stands_in_the_next_snapshot_once(tmp_path: Path) -> None:
+    """A batch without rows makes none: what it lacked waits in the property, over a restart too."""
+    store = begun(tmp_path)
+    write(store, batch(1))
+    nothing = Planned(P, 2, 2, "id", gaps=LACKED[:1])
+    write(store, replace(batch(2), ranges=(nothing,)))
+    assert told(tmp_path)["gaps"] == TOLD_LACKED[:1]
+    again = opened(tmp_path)
+    write(again, replace(batch(2, gaps=LACKED[1:]), number=3))
+    write(again, replace(batch(3), number=4))
+    assert "gaps" not in told(tmp_path)
+    summaries = [each.summary for each in table(tmp_path).metadata.snapshots]
+    found = [json.loads(str(each["holdfast"])).get("gaps") for each in summaries if each]
+    assert [gaps for gaps in found if gaps] == [TOLD_LACKED]
 
 
 def test_a_batch_is_there_when_it_is_committed_and_not_before(tmp_path: Path) -> None:

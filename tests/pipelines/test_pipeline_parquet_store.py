@@ -17,7 +17,9 @@ import pytest
 from pyarrow import dataset, parquet
 from pyspark.sql import types as spark
 from tests.pipelines.parquet_writer import (
+    LACKED,
     SCHEMA,
+    TOLD_LACKED,
     WIDER,
     P,
     batch,
@@ -60,6 +62,15 @@ def test_a_batch_is_there_when_it_is_committed_and_not_before(tmp_path: Path) ->
     assert told["ranges"] == [
         {"topic": "t", "partition": 0, "source": 0, "topic_id": "id", "begin": 0, "end": 2}
     ]
+
+
+def test_what_the_log_lacked_stands_in_the_manifest(tmp_path: Path) -> None:
+    """Also what was found too late, when the batch before was planned."""
+    store = begun(tmp_path)
+    write(store, batch(1))
+    write(store, batch(2, gaps=LACKED))
+    told = json.loads(next(tmp_path.glob("kept/a%20query/c/*2-*/_manifest.json")).read_text())
+    assert told["gaps"] == TOLD_LACKED
 
 
 def test_each_batch_once_over_restarts_and_lost_checkpoints(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that it sends, a server that is killed, and lives from chance held against plain
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ from holdfast.lab.soak.redis_server import SAFE, RedisServer
 from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.sinks.key_value.store import RedisStore
+from holdfast.pipelines.sinks.key_value.values import query_name
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
@@ -80,6 +83,21 @@ def test_a_row_is_a_hash_of_what_is_no_key(url: str, redis: Redis) -> None:
         "kept:2": as_stored(Row(2, None)),
     }
     assert ran(store.task(0), []) == [], "a task without rows has nothing to tell"
+
+
+def test_what_the_log_lacked_is_listed_once(url: str, redis: Redis) -> None:
+    """Beside the query's hash, in the step that remembers the batch."""
+    store = opened(url)
+    write(store, batch(0, {0: (0, 0)}), [])
+    (planned,) = batch(1, {0: (0, 4)}).ranges
+    lacking = replace(batch(1, {0: (0, 4)}), ranges=(replace(planned, gaps=((1, 3),)),))
+    log = [Row(1, "x", offset=0), Row(2, "y", offset=3)]
+    write(store, lacking, log)
+    write(opened(url), lacking, log)  # comes again, and is there already
+    write(opened(url), batch(2, {0: (4, 4)}), log)
+    place = {"topic": "t", "partition": 0, "source": 0, "topic_id": "id"}
+    told = [json.loads(text) for text in redis.lrange(query_name("q") + b":gaps", 0, -1)]
+    assert told == [[{**place, "first": 1, "next": 3}]]
 
 
 def test_a_row_replaces_all_that_the_query_has_and_no_more(url: str, redis: Redis) -> None:

@@ -9,7 +9,7 @@ number count, and what does not follow on the batch that the tables had last is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -82,6 +82,16 @@ class Due:
         return self.begin > self.start
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets [first, behind) that the log lacked: rows that a table can't have."""
+
+    reader: Reader
+    first: int
+    behind: int
+    topic_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What the transaction of a batch does. A replay has none: the tables have that very batch."""
@@ -101,6 +111,24 @@ class Work:
             for reader, stored in offsets.items()
             if reader not in forgotten
         }
+
+
+def gaps_of(batch: Batch, work: Work) -> list[Gap]:
+    """Return what the log lacked of what the tables lack of a batch."""
+    moves = {move.reader: move for move in work.moves}
+    return [
+        Gap(planned.reader, first, behind, planned.topic_id)
+        for planned in batch.ranges
+        for first, behind in _lacking(planned, moves.get(planned.reader))
+    ]
+
+
+def _lacking(planned: Planned, move: Due | None) -> Iterator[tuple[int, int]]:
+    for first, behind in planned.gaps:
+        if behind <= planned.start:  # of the batch before, found when its tasks were made
+            yield first, behind
+        elif move is not None and move.begin < behind:
+            yield max(first, move.begin), behind
 
 
 def decide(batch: Batch, memory: Memory, begin_anew: Collection[str], query: str) -> Work:

@@ -21,9 +21,9 @@ import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
-from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
+from holdfast.pipelines.due import Due, Last, Memory, Stored, Work, gaps_of
 from holdfast.pipelines.offsets import Partition, spelt
-from holdfast.pipelines.planned import Batch, Planned, Reader
+from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
 LOCK_WAIT_S = 60
@@ -142,15 +142,6 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
         cursor.execute(f"SET lock_timeout = '{IDLE_IN_TRANSACTION_S + LOCK_WAIT_S}s'")
     connection.commit()
-
-
-def _lacking(planned: Planned, move: Due | None) -> Iterator[tuple[int, int]]:
-    """Yield what the log lacked of what the table lacks."""
-    for first, behind in planned.gaps:
-        if behind <= planned.start:  # of the batch before, found when its tasks were made
-            yield first, behind
-        elif move is not None and move.begin < behind:
-            yield max(first, move.begin), behind
 
 
 def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
@@ -376,21 +367,19 @@ class Ownership:
         What the table had before it was gone is none of it. And a batch that an older copy of the
         checkpoint plans anew may have told some of it already.
         """
-        moves = {move.reader: move for move in work.moves}
         told = [
             {
                 "query": self.query,
                 "checkpoint": batch.checkpoint,
                 "batch": batch.number,
-                "topic": planned.reader.partition.topic,
-                "partition": planned.reader.partition.number,
-                "source": planned.reader.source,
-                "first_offset": first,
-                "next_offset": behind,
-                "topic_id": planned.topic_id,
+                "topic": gap.reader.partition.topic,
+                "partition": gap.reader.partition.number,
+                "source": gap.reader.source,
+                "first_offset": gap.first,
+                "next_offset": gap.behind,
+                "topic_id": gap.topic_id,
             }
-            for planned in batch.ranges
-            for first, behind in _lacking(planned, moves.get(planned.reader))
+            for gap in gaps_of(batch, work)
         ]
         if told:
             insert = _INSERTS[connection.dialect.name](gaps).on_conflict_do_nothing()

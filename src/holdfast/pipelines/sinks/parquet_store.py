@@ -27,7 +27,7 @@ from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
-from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
+from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync, unmarked
@@ -246,6 +246,7 @@ class ParquetStore:
             "rows": staged.count,
             "files": list(staged.names),
             **told_moves(self._query, self.memory(), work),
+            "gaps": told_gaps(batch, work),
         }
 
     def close(self) -> None:

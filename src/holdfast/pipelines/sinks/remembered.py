@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.pipelines.due import Last, Memory, Stored, Work
+from holdfast.pipelines.due import Last, Memory, Stored, Work, gaps_of
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
@@ -57,6 +57,14 @@ def told_moves(query: str, memory: Memory, work: Work) -> dict[str, Any]:
         ],
         "offsets": as_json(moved(query, memory.offsets, work)),
     }
+
+
+def told_gaps(batch: Batch, work: Work) -> list[dict[str, Any]]:
+    """Return what the log lacked of a batch, which its rows can't show."""
+    return [
+        {**_place(gap.reader), "topic_id": gap.topic_id, "first": gap.first, "next": gap.behind}
+        for gap in gaps_of(batch, work)
+    ]
 
 
 def moved(query: str, before: Offsets, work: Work) -> dict[Reader, Stored]:

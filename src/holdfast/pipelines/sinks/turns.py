@@ -27,7 +27,7 @@ from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
-from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
+from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 from holdfast.pipelines.sinks.written_files import Files, begin, sync
@@ -53,7 +53,8 @@ _FOR_PEOPLE: Final = ("query", "epoch", "checkpoint", "batch", "turn")
 
 def for_people(told: Mapping[str, Any]) -> str:
     """Return what the table's history shows of a commit; nobody reads it back."""
-    return json.dumps({key: told[key] for key in _FOR_PEOPLE})
+    gaps = {"gaps": told["gaps"]} if told.get("gaps") else {}
+    return json.dumps({**{key: told[key] for key in _FOR_PEOPLE}, **gaps})
 
 
 T = TypeVar("T")  # a table, as it was when it was read
@@ -175,6 +176,7 @@ class TurnStore(ABC, Generic[T, A]):
             if before is None:
                 continue
             took = {**before, "before": before["turn"], "rows": 0, "files": [], "ranges": []}
+            took["gaps"] = list(self._untold(before))
             told = self._next(took, takes=True)
             failure = self._commit(table, told, [])
             if self._turn_of(self._load()) == told["turn"]:
@@ -252,6 +254,7 @@ class TurnStore(ABC, Generic[T, A]):
                 "rows": files.count,
                 "files": list(files.names),
                 **told_moves(self._query, memory, work),
+                "gaps": [*self._untold(over), *told_gaps(batch, work)],
             })  # fmt: skip
             try:
                 self._move_in(files)
@@ -261,6 +264,11 @@ class TurnStore(ABC, Generic[T, A]):
                 raise
         files.close()
         self._is_committed(told, over)
+
+    def _untold(self, over: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the gaps of commits before that the table's history could not show."""
+        del over
+        return ()
 
     def _commit_owned(self, told: dict[str, Any], adds: Sequence[A]) -> None:
         """Commit a turn after ours, behind whatever commits of others are there by then."""

@@ -88,12 +88,17 @@ return 'done'
 """)
 
 REMEMBER: Final = Script("""
--- KEYS: query. ARGV: epoch, the commit before, then fields and values; the first is the plan.
+-- KEYS: query, its gaps. ARGV: epoch, the commit before, then fields and values; the first is the
+-- plan, the second what the log lacked of the batch.
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'commit', 'plan')
 if now[1] ~= ARGV[1] then return 'fenced' end
 local commit = string.format('%.0f', tonumber(ARGV[2]) + 1)
 if now[2] == commit and now[3] == ARGV[4] then return 'done' end -- told again: its answer was lost
 if now[2] ~= ARGV[2] then return 'over' end
+if ARGV[6] ~= '[]' then
+  redis.call('RPUSH', KEYS[2], ARGV[6])
+  redis.call('LTRIM', KEYS[2], -10000, -1)
+end
 redis.call('HSET', KEYS[1], 'commit', commit, unpack(ARGV, 3))
 return 'done'
 """)

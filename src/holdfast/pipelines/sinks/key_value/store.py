@@ -31,7 +31,7 @@ from holdfast.pipelines.sinks.key_value.task import SCHEMA, WriteTask
 from holdfast.pipelines.sinks.key_value.values import query_name, table_name
 from holdfast.pipelines.sinks.key_value.winners import Winners, chosen, plain
 from holdfast.pipelines.sinks.merging import check_order
-from holdfast.pipelines.sinks.remembered import as_json, from_json, moved
+from holdfast.pipelines.sinks.remembered import as_json, from_json, moved, told_gaps
 from holdfast.pipelines.sinks.store import Staged, StagingError
 from holdfast.pipelines.sinks.target import (
     Mode,
@@ -190,6 +190,7 @@ class RedisStore:
             self.check_written(staged.keys, (row.asDict() for row in done))
         fields = {
             "plan": batch.plan,
+            "gaps": json.dumps(told_gaps(batch, work)),
             "checkpoint": batch.checkpoint,
             "batch": batch.number,
             "stateful": int(batch.stateful),
@@ -199,7 +200,12 @@ class RedisStore:
         }
         pairs = [each for pair in fields.items() for each in pair]
         told = run_one(
-            self.client, REMEMBER, [self._memory_name], str(self._epoch), str(commit), *pairs
+            self.client,
+            REMEMBER,
+            [self._memory_name, self._memory_name + b":gaps"],
+            str(self._epoch),
+            str(commit),
+            *pairs,
         )
         self._refuse(told.decode(), None)
 
