@@ -64,7 +64,7 @@ PIPELINES: tuple[Mutation, ...] = (
         tests=(f"{_TESTS}parquet_store.py",),
     ),
     one(
-        "pipelines: that Iceberg's next snapshot tells what a batch without rows lacked is forgotten",
+        "pipelines: what a batch without rows lacked is in no snapshot of Iceberg's",
         "such a batch makes no snapshot, and the next one's property replaces what it said",
         "pipelines/sinks/turns.py",
         '"gaps": [*self._untold(over), *told_gaps(batch, work)],',
