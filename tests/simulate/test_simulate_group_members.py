@@ -551,6 +551,41 @@ def test_all_is_well_only_in_the_generation_that_is_or_comes(
 
 
 @pytest.mark.parametrize(
+    ("sign", "is_right"),
+    [("none", True), ("written", False), ("said", False), ("said late", True)],
+)
+def test_who_has_not_read_the_log_yet_says_that_all_is_well_whoever_asks(
+    sign: str, is_right: bool
+) -> None:
+    """As Apache Kafka. Once it has shown that it knows the log, it has to say what that says.
+
+    Seen to fail: with each answer held against the log, as a seed found; with what shows it not
+    looked at; and with an answer that was on its way meanwhile.
+    """
+
+    async def story(kit: Kit) -> None:
+        view = kit.classic("a", epoch=3)
+        kit.commit(classic_group(4, b=(0,)))
+        kit.elect(OTHER_NODE, 1)
+        await asyncio.sleep(1)
+        beat = HeartbeatRequest(group_id=GROUP, member_id="a", generation_id=3)
+        asked_early = kit.question(beat, OTHER_NODE)
+        await asyncio.sleep(0.1)
+        if sign == "written":
+            kit.commit(classic_group(4, b=(0,)))
+        if sign.startswith("said"):
+            other = kit.classic("b", epoch=4)
+            heartbeat = HeartbeatRequest(group_id=GROUP, member_id="b", generation_id=3)
+            refused = HeartbeatResponse(error_code=E.ILLEGAL_GENERATION)
+            kit.oracle.answered(other, kit.question(heartbeat, OTHER_NODE), refused)
+        await asyncio.sleep(0.1)
+        question = asked_early if sign == "said late" else kit.question(beat, OTHER_NODE)
+        kit.oracle.answered(view, question, HeartbeatResponse())
+
+    assert told(story) == ([] if is_right else [I.TOLD_AS_LOGGED])
+
+
+@pytest.mark.parametrize(
     ("rows", "silent_s", "is_right"),
     [
         ([classic_group(1, a=(0,))], 0.0, False),

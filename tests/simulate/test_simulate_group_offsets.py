@@ -392,3 +392,33 @@ def test_a_batch_that_is_no_record_of_groups_is_found() -> None:
         kit.commit_batch(build_batch([Record(b"\0\1", b"?", 1)]))
 
     assert told(story) == [I.GROUPS_READABLE]
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "is_deleted", "is_made_anew", "is_of_another"),
+    [
+        (TOPIC_ID, False, False, False),
+        (TOPIC_ID, True, False, False),
+        (TOPIC_ID, True, True, True),
+        (NULL_UUID, True, True, False),
+    ],
+)
+def test_an_offset_whose_deletion_was_forgotten_is_another_topic_s(
+    topic_id: bytes, is_deleted: bool, is_made_anew: bool, is_of_another: bool
+) -> None:
+    """Nobody has to be told it then. Found by a seed whose coordinator died before it wrote that.
+
+    Without its id nobody can say which one it is of; and where none has the name, it may be told.
+    """
+
+    async def story(kit: Kit) -> None:
+        kit.attempt("a", "", -1, 3)
+        kit.commit(offset(3, topic_id=topic_id))
+        if is_deleted:
+            kit.delete_topic(TOPIC_ID)
+        if is_made_anew:
+            kit.make_topic("t", OTHER_ID)
+        (fact,) = kit.oracle.shards[0].state.offsets()
+        assert kit.oracle.is_of_another(kit.oracle.shards[0], fact) is is_of_another
+
+    assert told(story) == []

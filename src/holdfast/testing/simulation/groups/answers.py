@@ -49,6 +49,10 @@ _USUAL: Final = frozenset(
         _E.REBALANCE_IN_PROGRESS,
     }
 )  # fmt: skip
+# What a coordinator says that has not read its log yet.
+_UNREAD: Final = frozenset(
+    {_E.COORDINATOR_LOAD_IN_PROGRESS, _E.COORDINATOR_NOT_AVAILABLE, _E.NOT_COORDINATOR}
+)
 _KEEPS_SESSION: Final = (JoinGroupRequest, SyncGroupRequest)
 _OF_STATIC: Final = frozenset({_E.FENCED_INSTANCE_ID, _E.UNRELEASED_INSTANCE_ID})
 
@@ -79,6 +83,11 @@ class _Log(NamedTuple):
         return as_classic or any(
             row is not None and row.epoch == generation for row in self.members
         )
+
+
+def _is_blind(asked: Any, code: ErrorCode) -> bool:
+    """Whether a coordinator says so also while it loads: whoever asks is told that all is well."""
+    return code is _E.NONE and isinstance(asked, HeartbeatRequest)
 
 
 class Answers:
@@ -119,6 +128,8 @@ class Answers:
         else:
             self._classic(shard, view, question, answer, until_s)
         leads_on = shard.leads(question.node) and shard.epoch == question.epoch
+        if leads_on and code not in _UNREAD and not _is_blind(asked, code):
+            shard.has_loaded(shard.epoch)
         # Who joins a generation that has begun, or asks for its part of one that is there, gets no
         # new session by that, as in Apache Kafka: the one it has may be over soon.
         if code is _E.NONE and not isinstance(asked, _KEEPS_SESSION):
@@ -201,7 +212,8 @@ class Answers:
         elif isinstance(asked, SyncGroupRequest):
             self._synced(shard, view, asked, answer, log)
         elif isinstance(asked, HeartbeatRequest):
-            self._judge_generation(view, asked.generation_id, log)
+            if not shard.may_load(question.node, question.asked_s):
+                self._judge_generation(view, asked.generation_id, log)
         elif isinstance(asked, JoinGroupRequest):  # it learns its id, perhaps
             log = log._replace(members=shard.since(member_of(group, answer.member_id), begin_s))
             self._judge_generation(view, answer.generation_id, log)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.testing.simulation.groups.answers import Answers, Question
 from holdfast.testing.simulation.groups.attempts import Attempt, Attempts
 from holdfast.testing.simulation.groups.owners import Owners
-from holdfast.testing.simulation.groups.shard_state import Member
+from holdfast.testing.simulation.groups.shard_state import Fact, Member
 from holdfast.testing.simulation.groups.shard_truth import Change, Record, ShardTruth
 from holdfast.testing.simulation.groups.views import View, Views
 from holdfast.testing.simulation.invariants import Invariant
@@ -131,17 +131,22 @@ class GroupOracle:
         if before is None or group in self.deleted:
             return
         self.counts["offsets removed with their topic"] += 1
-        known = before.topic_id != NULL_UUID
-        is_there = (
-            any(key[0] == before.topic_id for key in self._metadata.partitions)
-            if known
-            else self._metadata.find(topic, 0) is not None
-        )
-        if is_there:
+        if self._is_there(topic, before.topic_id):
             self.fail(
                 Invariant.COMMIT_STAYS,
                 f"{change.fact}: {before} is removed, and its topic is there",
             )
+
+    def _is_there(self, topic: str, topic_id: bytes) -> bool:
+        """Whether the topic that an offset is of is there; without its id, one of its name."""
+        if topic_id == NULL_UUID:
+            return self._metadata.find(topic, 0) is not None
+        return any(key[0] == topic_id for key in self._metadata.partitions)
+
+    def is_of_another(self, shard: ShardTruth, fact: Fact) -> bool:
+        """Whether a committed offset is of a topic that is gone, and another one has its name."""
+        topic, topic_id = str(fact[2]), shard.state.facts[fact].topic_id
+        return not self._is_there(topic, topic_id) and self._is_there(topic, NULL_UUID)
 
     def _generation_changed(self, kind: str, group: str, change: Change) -> None:
         before, after = change.before, change.after

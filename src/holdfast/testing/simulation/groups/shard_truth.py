@@ -57,6 +57,8 @@ class ShardTruth:
         self.truth: Final = truth
         self.state = ShardState()
         self.lost_s = -inf  # when something of it was last lost as allowed, as far as was noticed
+        # When it first was seen, of each epoch, that its leader has read the log.
+        self._loaded_s: dict[int, float] = {}
         self._fail: Final = fail
         self._commits: Final = commits
         self._loses: Final = loses
@@ -86,6 +88,7 @@ class ShardTruth:
             self._fail(Invariant.ALL_SEEN, f"{self.name} [{entry}]")
             return
         self._taken.append(entry)
+        self.has_loaded(entry.epoch)
         try:
             self._commits(self, records_in(payload))
         except WireError as error:
@@ -145,6 +148,18 @@ class ShardTruth:
     def leads(self, node: int) -> bool:
         """Whether it was elected last."""
         return bool(self._led) and self._led[-1].node == node
+
+    def has_loaded(self, epoch: int) -> None:
+        """A leader has written in its epoch, or said what only the log can tell."""
+        self._loaded_s.setdefault(epoch, asyncio.get_running_loop().time())
+
+    def may_load(self, node: int, asked_s: float) -> bool:
+        """Whether a node that was asked then may have answered before it had read the log."""
+        ends = [*(each.at_s for each in self._led[1:]), inf]
+        return any(
+            each.node == node and end_s >= asked_s and self._loaded_s.get(each.epoch, inf) > asked_s
+            for each, end_s in zip(self._led, ends, strict=True)
+        )
 
     def led_until(self, node: int, asked_s: float) -> float | None:
         """Until when a node has led in the epoch in which it was asked then, or in its last one.
