@@ -501,11 +501,11 @@ COMPACTION: tuple[Mutation, ...] = (
         "self.drops",
     ),
     one(
-        "the last batch of a group goes",
-        "a hole between segments, which a restart takes for a loss",
-        ROUND,
-        "            keeps = (is_last and found.position + header.size == facts.size) or (\n",
-        "            keeps = (is_last and found.position < 0) or (\n",
+        "a deleted key is remembered until the next round",
+        "a consumer that was away does not hear of it",
+        REWRITE,
+        "        self.horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)\n",
+        "        self.horizon_ms = min(now_ms, INT64_MAX)\n",
     ),
     one(
         "what is not committed replaces what is",

@@ -523,6 +523,24 @@ def test_nobody_is_given_what_a_living_member_believes_to_own(
     assert told(story) == ([] if is_right else [I.OWNER_KEEPS])
 
 
+@pytest.mark.parametrize(("others", "is_right"), [(2, False), (3, True)])
+def test_who_is_told_late_takes_nothing_from_a_later_generation(
+    others: int, is_right: bool
+) -> None:
+    """Seen to fail: a member was paused while it was answered, and was out when it went on."""
+
+    async def story(kit: Kit) -> None:
+        kit.commit(classic_group(2, b=(0,)))
+        view = kit.classic("b", epoch=2)
+        question = kit.question(sync("b", 2))
+        await asyncio.sleep(SESSION_S)
+        kit.commit(classic_group(3, a=(0,)))
+        kit.classic("a", 0, epoch=others)
+        kit.oracle.answered(view, question, SyncGroupResponse(assignment=assigned(0)))
+
+    assert told(story) == ([] if is_right else [I.OWNER_KEEPS])
+
+
 @pytest.mark.parametrize(
     ("rows", "generation", "is_right"),
     [

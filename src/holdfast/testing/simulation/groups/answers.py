@@ -271,7 +271,7 @@ class Answers:
             )
         for each in sorted(told):
             self._owners.told(view, each, generation)
-            self._owners.told_name(shard, view, each)
+            self._owners.told_name(shard, view, each, generation)
 
     # -- offsets ---------------------------------------------------------------------------------
 

@@ -107,9 +107,15 @@ class Owners:
             )
         told[partition, epoch] = owner
 
-    def told_name(self, shard: ShardTruth, view: View, partition: tuple[str, int]) -> None:
-        """A classic member is told that it owns a partition: then nobody else believes to."""
+    def told_name(
+        self, shard: ShardTruth, view: View, partition: tuple[str, int], generation: int
+    ) -> None:
+        """A classic member is told that it owns a partition: then nobody else believes to.
+
+        But who is in a later generation by then: it was paused, say, while it was answered, and is
+        out of the group without knowing.
+        """
         owner = _Owner(view.member_id, view.instance)
         for other in self._views.of(view.group.name):
-            if other is not view and partition in other.names:
+            if other is not view and partition in other.names and other.light.epoch <= generation:
                 self._lost(shard, other, partition, owner)
