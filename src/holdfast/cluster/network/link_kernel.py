@@ -7,10 +7,10 @@ import subprocess
 from typing import Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import link_rules
+from holdfast.cluster.network import link_rules, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.link_rules import InForce
-from holdfast.cluster.network.link_table import Table
+from holdfast.cluster.network.link_table import Pair, Table
 
 _TIMEOUT_S: Final = 10.0
 
@@ -20,6 +20,7 @@ class KernelLinks:
 
     def __init__(self, plan: Plan, nft: str) -> None:
         self._plan, self._nft = plan, nft
+        self._known: set[Pair] = set()  # links that have a chain, broken or not
 
     def begin(self) -> Table:
         """Make what all links need unless it is there, and return the table that is in force."""
@@ -27,13 +28,16 @@ class KernelLinks:
         if listed is None:
             self._run("-f", "-", text=link_rules.BASE)
             return {}
-        return link_rules.read_back(json.loads(listed)).table
+        found = link_rules.read_back(json.loads(listed))
+        self._known |= found.dropped.keys()
+        return found.table
 
     def change(self, before: Table, after: Table) -> None:
         """Make `after` of `before`, all of it or nothing."""
-        text = link_rules.transaction(self._plan, before, after)
+        text = link_rules.transaction(self._plan, before, after, self._known)
         if text:
             self._run("-f", "-", text=text)
+            self._known |= {*link_table.changed_pairs(before, after)}
 
     def look(self) -> InForce:
         listed = self._run(*link_rules.LIST)
