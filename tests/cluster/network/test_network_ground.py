@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,25 +61,51 @@ def maker(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT)
 
 
+# One process that has imported everything, and becomes a maker over and over: it is told when.
+MAKERS = """
+import os, sys
+from pathlib import Path
+from tests.cluster.network.conftest import MARK, small_plan
+os.environ[MARK] = sys.argv[1]  # of those that it starts, and not its own
+from holdfast.cluster.network import ground
+folder = Path(sys.argv[1])
+for line in sys.stdin:
+    made = os.fork()
+    if made == 0:
+        os.close(0)
+        ground.make(folder, small_plan())
+        print("stands", flush=True)
+        while True: os.wait()
+    print(made, flush=True)
+    os.waitpid(made, 0)
+"""
+
+
 def test_killed_makers_leave_nothing(folder: Path) -> None:
     """Twenty moments: a share of the time that one takes which is left alone."""
     randomness = random.Random(16)
-    with maker(folder) as first:
-        assert first.stdout
-        assert first.stdout.readline() == b"begins\n"
-        begun = processes.time.monotonic()
-        assert first.stdout.readline() == b"stands\n"
-        whole_s = processes.time.monotonic() - begun
-        first.kill()
-    nothing_is_left(str(folder), folder)
-    for _ in range(20):
-        with maker(folder) as killed:
-            assert killed.stdout
-            assert killed.stdout.readline() == b"begins\n"
-            with suppress(subprocess.TimeoutExpired):  # a moment is what this is about
-                killed.wait(randomness.uniform(0, 1.1 * whole_s))
-            killed.kill()
-        nothing_is_left(str(folder), folder)
+    command = [sys.executable, "-c", MAKERS, str(folder)]
+    plain = {name: value for name, value in os.environ.items() if name != MARK}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=plain) as makers:
+        assert makers.stdin
+        assert makers.stdout
+        whole_s = 0.0
+        for moment in range(21):
+            makers.stdin.write(b"\n")
+            makers.stdin.flush()
+            while (line := makers.stdout.readline()) == b"stands\n":
+                pass  # of the one before, which was killed behind its end
+            maker = int(line)
+            begun = time.monotonic()
+            stands = [makers.stdout] if moment == 0 else []
+            bound_s = 60.0 if moment == 0 else randomness.uniform(0, 1.1 * whole_s)
+            if select.select(stands, [], [], bound_s)[0]:  # of the first, when it stands
+                assert makers.stdout.readline() == b"stands\n"
+                whole_s = time.monotonic() - begun
+            os.kill(maker, 9)
+            nothing_is_left(str(folder), folder)
+        makers.kill()
 
 
 def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:

@@ -128,7 +128,7 @@ def make(
         if _is_alive(directory):
             raise ClusterError(f"{directory} has a network already, and it stands.")
         _clear(directory)
-    tools = _tools()
+    tools = find_tools()
     user = not _has_admin()
     pid, lifeline, answers = _start_holder(tools, user)
     try:
@@ -215,7 +215,7 @@ def read_line(file: int, timeout_s: float) -> bytes:
     return received
 
 
-def _tools() -> dict[str, str]:
+def find_tools() -> dict[str, str]:
     """Return where the programs are that a network needs. GroundError names the packages."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     found = {name: shutil.which(name, path=path) for name in PACKAGES}
@@ -224,11 +224,6 @@ def _tools() -> dict[str, str]:
         packages = ", ".join(f"{PACKAGES[name]} ({name})" for name in missing)
         raise GroundError(f"No network can be made here: install Debian's {packages}.")
     return {name: where for name, where in found.items() if where is not None}
-
-
-def nft() -> str:
-    """Return where nft is; where a network stands it was found before."""
-    return _tools()["nft"]
 
 
 def _has_admin() -> bool:

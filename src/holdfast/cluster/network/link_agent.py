@@ -30,6 +30,7 @@ LINE_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
 ANSWERS_KEPT: Final = 1000
 ID_LENGTH_MAX: Final = 100
+SEED: Final = "0"  # of jitter and reordering: the same packets wait the same times
 
 
 class Enforcer(Protocol):
@@ -153,7 +154,7 @@ def main() -> int:
     try:
         network = ground.open_network(directory)
         watched = watch_holder(network.holder)
-        enforcer = KernelLinks(network.plan, ground.nft())
+        enforcer = KernelLinks(network.plan, ground.find_tools(), SEED)
         agent = Agent(network.plan, enforcer, enforcer.begin())
         listener = bind(directory)
     except (ClusterError, OSError) as error:
@@ -162,6 +163,7 @@ def main() -> int:
     try:
         asyncio.run(run(agent, listener, watched))
     finally:
+        enforcer.close()
         with suppress(OSError):
             (directory / ground.SOCKET).unlink(missing_ok=True)
     return 0
