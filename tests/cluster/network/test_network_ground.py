@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,11 @@ from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_le
 from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, possible
+from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 MAKER = """
 import sys
@@ -81,6 +83,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_killed_makers_leave_nothing(folder: Path) -> None:
     """Twenty moments: a share of the time that one takes which is left alone."""
     randomness = random.Random(16)
@@ -108,6 +111,7 @@ def test_killed_makers_leave_nothing(folder: Path) -> None:
         makers.kill()
 
 
+@pytest.mark.slow
 def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
     with maker(folder, "settle") as gone:
         assert gone.stdout
@@ -122,6 +126,7 @@ def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
         ground.open_network(folder)
 
 
+@pytest.mark.slow
 def test_a_holder_that_was_killed_is_cleared_away(folder: Path) -> None:
     network = ground.make(folder, small_plan())
     os.kill(network.holder.pid, 9)
@@ -137,6 +142,7 @@ def test_a_holder_that_was_killed_is_cleared_away(folder: Path) -> None:
     network.end()
 
 
+@pytest.mark.slow
 def test_a_holder_s_pid_given_away_is_not_entered(folder: Path) -> None:
     """The pid of a process that holds no network, with another one's start."""
     with ground.make(folder, small_plan()) as network:
@@ -152,6 +158,7 @@ def test_a_holder_s_pid_given_away_is_not_entered(folder: Path) -> None:
     assert b"the network has gone" in entered.stderr
 
 
+@pytest.mark.slow
 def test_who_enters_keeps_its_pid_and_sees_the_names(folder: Path) -> None:
     with ground.make(folder, small_plan()) as network:
         command = [*network.prefix("1"), "sh", "-c", "echo $$; cat /etc/hosts /etc/resolv.conf"]
@@ -180,9 +187,10 @@ def test_a_missing_program_is_named_with_its_package(
         ground.make(folder, small_plan())
 
 
+@pytest.mark.slow
 def test_what_the_kernel_refuses_is_said(folder: Path) -> None:
     """A place whose address is none: `ip` refuses, in the middle of the set-up."""
     plan = small_plan()
-    broken = ground.Plan((*plan.places[:1], ground.addresses.replace(plan.places[1], address="x")))
+    broken = Plan((*plan.places[:1], replace(plan.places[1], address="x")))
     with pytest.raises(ground.GroundError, match="No network can be made here: .*ip: .*x"):
         ground.make(folder, broken)

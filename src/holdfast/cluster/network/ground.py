@@ -37,6 +37,7 @@ MAKE_TIMEOUT_S: Final = 30.0
 END_TIMEOUT_S: Final = 10.0
 PACKAGES: Final[Mapping[str, str]] = {
     "ip": "iproute2",
+    "ss": "iproute2",
     "nft": "nftables",
     "unshare": "util-linux",
 }

@@ -16,9 +16,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import sys
-from types import FrameType
 from typing import Any
 
 CLONE_NEWNET = 0x40000000
@@ -28,9 +28,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, _end)
+    # SIGTERM is read like an order, between two of them: an exception in the middle of removing
+    # files would leave the rest of them.
+    ending, noticed = os.pipe()
+    os.set_blocking(noticed, False)
+    signal.set_wakeup_fd(noticed)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    lines = _lines()
+    lines = _lines(ending)
     task = next(lines, None)
     if task is None:
         return 1
@@ -47,6 +52,8 @@ def main() -> int:
                 _answer({})
                 if order.get("settle"):
                     _let_go_of_maker()
+                    select.select([ending], [], [])
+                    break
         except OSError as error:
             _answer({"error": f"{error.filename or 'the network'}: {error.strerror}"})
             return 1
@@ -138,10 +145,13 @@ def _remove(name: str) -> None:
         pass
 
 
-def _lines() -> Any:
-    """Yield what the maker says, line by line, until it has gone."""
+def _lines(ending: int) -> Any:
+    """Yield what the maker says, line by line, until it has gone or `ending` is readable."""
     rest = b""
-    while part := os.read(0, 1 << 16):
+    while ending not in select.select([0, ending], [], [])[0]:
+        part = os.read(0, 1 << 16)
+        if not part:
+            return
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             yield json.loads(line)
@@ -155,16 +165,11 @@ def _answer(values: dict[str, Any]) -> None:
 
 
 def _let_go_of_maker() -> None:
-    """Wait for SIGTERM alone from now on."""
+    """Need neither its lifeline nor its ears any more."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    while True:
-        signal.pause()
-
-
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)
+    os.close(null)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,19 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, link_requests, link_table
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.entering import Holder
+from holdfast.cluster.network.holding import watch_holder
 from holdfast.cluster.network.link_kernel import KernelLinks
 from holdfast.cluster.network.link_requests import Request
 from holdfast.cluster.network.link_rules import InForce
-from holdfast.cluster.network.link_table import Table
+from holdfast.cluster.network.link_table import Pair, Table
 
 LINE_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
@@ -41,6 +41,15 @@ class Enforcer(Protocol):
 
     def look(self) -> InForce:
         """Return what is in force, and what was dropped."""
+
+    def swallowed(self) -> Mapping[Pair, int]:
+        """Return how many answers were swallowed on each link where some are."""
+
+    async def serve(self) -> None:
+        """Begin what has to run beside."""
+
+    def close(self) -> None:
+        """End what runs beside."""
 
 
 class Agent:
@@ -78,7 +87,8 @@ class Agent:
 
     def _do(self, asked: Request) -> dict[str, Any]:
         if asked.get("do") == "status":
-            return link_requests.status(self._table, self._enforcer.look())
+            seen = self._enforcer.look()
+            return link_requests.status(self._table, seen, self._enforcer.swallowed())
         after = link_requests.decide(self._plan, self._table, asked)
         changed = link_table.changed_pairs(self._table, after)
         self._enforcer.change(self._table, after)
@@ -113,17 +123,6 @@ def _refusal(text: str, *, usage: bool) -> dict[str, Any]:
     return {"error": text, "usage": usage}
 
 
-def watch_holder(holder: Holder) -> int:
-    """Return a descriptor that is readable once the holder has ended. ClusterError: it has."""
-    try:
-        watched = os.pidfd_open(holder.pid)
-    except ProcessLookupError:
-        raise ClusterError("The network's holder has ended.") from None
-    if processes.identify(holder.pid) != holder.process:  # looked at behind the opening
-        raise ClusterError("The network's holder has ended.")
-    return watched
-
-
 def bind(directory: Path) -> socket.socket:
     """Return the listening socket in a directory, however long its path is."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -138,8 +137,11 @@ def bind(directory: Path) -> socket.socket:
         return socket.socket(fileno=listener.detach())
 
 
-async def run(agent: Agent, listener: socket.socket, watched: int) -> None:
+async def run(
+    agent: Agent, enforcer: Enforcer, listener: socket.socket, watched: int
+) -> None:
     """Serve until the process behind `watched` has ended."""
+    await enforcer.serve()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(watched, ended.set)
     server = await asyncio.start_unix_server(agent.serve, sock=listener, limit=LINE_BYTES_MAX)
@@ -154,14 +156,14 @@ def main() -> int:
     try:
         network = ground.open_network(directory)
         watched = watch_holder(network.holder)
-        enforcer = KernelLinks(network.plan, ground.find_tools(), SEED)
+        enforcer = KernelLinks(network.plan, ground.find_tools(), network.holder, SEED)
         agent = Agent(network.plan, enforcer, enforcer.begin())
         listener = bind(directory)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     try:
-        asyncio.run(run(agent, listener, watched))
+        asyncio.run(run(agent, enforcer, listener, watched))
     finally:
         enforcer.close()
         with suppress(OSError):

@@ -67,6 +67,17 @@ class Links:
         how = {"latency": latency, "jitter": jitter, "rate": rate, "reorder": reorder}
         return self._change({"do": "slow", "a": a, "b": b, "one_way": one_way, **how})
 
+    def drop_responses(
+        self, client: str, node: str, api: str, *, count: int = 1, close: bool = False
+    ) -> list[tuple[str, str]]:
+        """Swallow so many answers of a node to a client, such as those to `Produce`.
+
+        The connection stays open then, and silent; with `close` it is closed. Connections that
+        there are between the two are reset first.
+        """
+        words = {"a": client, "b": node, "api": api, "count": count, "close": close}
+        return self._change({"do": "drop-responses", **words})
+
     def status(self) -> dict[str, Any]:
         """Return what is wrong with which link, and what was dropped (`link_requests.status`)."""
         return self._ask({"do": "status"})

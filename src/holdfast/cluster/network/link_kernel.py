@@ -4,29 +4,64 @@ for slowed links by a switch, which is started when the first one is slowed.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import ground, link_rules, link_table
+from holdfast.cluster.network import addresses, entering, ground, link_rules, link_table, relay
 from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_rules import InForce
 from holdfast.cluster.network.link_table import Link, Pair, Table
+from holdfast.cluster.network.pair_relays import Relays
 
 _TIMEOUT_S: Final = 10.0
+_ORIGINAL_TARGET: Final = 80  # SO_ORIGINAL_DST: where a connection wanted to go before it was led
 
 
 class KernelLinks:
     """The links as the kernel has them. ClusterError has its words when it refuses."""
 
-    def __init__(self, plan: Plan, tools: Mapping[str, str], seed: str) -> None:
+    def __init__(self, plan: Plan, tools: Mapping[str, str], holder: Holder, seed: str) -> None:
         self._plan, self._tools, self._seed = plan, tools, seed
+        # We are in the network's user namespace, which can't be entered again.
+        self._holder = replace(holder, user=False)
         self._known: set[Pair] = set()  # links that have a chain, broken or not
+        self._relays, self._relay_port = Relays(seed), 0
         self._switch: subprocess.Popen[bytes] | None = None
+
+    async def serve(self) -> None:
+        """Take in connections of clients that are led here."""
+        server = await asyncio.start_server(
+            self._take_in, addresses.ROUTER_ADDRESS, 0, limit=relay.CHUNK_BYTES
+        )
+        self._relay_port = server.sockets[0].getsockname()[1]
+
+    async def _take_in(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        near = relay.End(reader, writer)
+        packed = writer.get_extra_info("socket").getsockopt(socket.SOL_IP, _ORIGINAL_TARGET, 16)
+        port, packed_address = struct.unpack_from(">2xH4s", packed)
+        address = socket.inet_ntoa(packed_address)
+        names = {place.address: place.name for place in self._plan.places}
+        client, node = names.get(writer.get_extra_info("peername")[0]), names.get(address)
+        if client is None or node is None:  # one of the router's own
+            near.reset()
+            return
+        await self._relays.carry((client, node), near, address, port)
+
+    def swallowed(self) -> dict[Pair, int]:
+        """Return how many answers were swallowed on each link where some are."""
+        return self._relays.swallowed()
 
     def begin(self) -> Table:
         """Make what all links need unless it is there, and return the table that is in force."""
@@ -37,19 +72,39 @@ class KernelLinks:
         found = link_rules.read_back(json.loads(listed))
         self._known |= found.dropped.keys()
         self._configure_switch(found.table)
+        self._relays.change(found.table)
         return found.table
 
     def change(self, before: Table, after: Table) -> None:
         """Make `after` of `before`, all of it or nothing."""
-        text = link_rules.transaction(self._plan, before, after, self._known)
+        text = link_rules.transaction(self._plan, before, after, self._known, self._relay_port)
         if not text:
             return
         # The switch knows how slow a link is before the first packet comes to it, and longer than
         # any comes.
         self._configure_switch({**before, **_slowed(after)})
+        self._relays.change(after)
         self._nft("-f", "-", text=text)
         self._known |= {*link_table.changed_pairs(before, after)}
         self._configure_switch(after)
+        for pair in link_table.changed_pairs(before, after):
+            if pair in after and after[pair].answers is not None:
+                self._end_connections(*pair)
+
+    def _end_connections(self, node: str, client: str) -> None:
+        """End what a client has with a node, which sends resets.
+
+        Where the kernel can't do that, the rules reset it with the next packet.
+        """
+        address = self._plan.place(client).address
+        command = [*entering.prefix(self._holder, node, None), self._tools["ss"]]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 - ss, in the node's place
+                [*command, "--kill", "--tcp", "dst", address],
+                capture_output=True,
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
 
     def look(self) -> InForce:
         listed = self._nft(*link_rules.LIST)

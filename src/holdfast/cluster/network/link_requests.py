@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.cluster.layout import UsageError
-from holdfast.cluster.network import amounts, link_table
+from holdfast.cluster.network import amounts, answers, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.link_rules import Dropped, InForce
-from holdfast.cluster.network.link_table import Link, Slow, Table
+from holdfast.wire.messages import api_name
+from holdfast.cluster.network.link_table import Answers, Link, Pair, Slow, Table
 
 Request = Mapping[str, Any]
 _Decide = Callable[[Plan, Table, Request], Table]
@@ -53,6 +54,16 @@ def _slow(plan: Plan, table: Table, asked: Request) -> Table:
     return link_table.slow(plan, table, a, b, how, one_way=one_way)
 
 
+def _drop_answers(plan: Plan, table: Table, asked: Request) -> Table:
+    count = asked.get("count", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= COUNT_MAX:
+        raise UsageError(f"'count' is a number from 1 to {COUNT_MAX}, not {count!r}.")
+    key = answers.api_key(_word(asked, "api"))
+    what = Answers(api=key, count=count, close=_flag(asked, "close"))
+    return link_table.drop_answers(plan, table, _word(asked, "a"), _word(asked, "b"), what)
+
+
+COUNT_MAX: Final = 1_000_000
 _PAIR: Final = frozenset({"a", "b"})
 # Each request, what decides it, and the words that go with it.
 _REQUESTS: Final[Mapping[str, tuple[_Decide, frozenset[str]]]] = {
@@ -60,6 +71,7 @@ _REQUESTS: Final[Mapping[str, tuple[_Decide, frozenset[str]]]] = {
     "isolate": (_isolate, frozenset({"a", "reset"})),
     "heal": (_heal, _PAIR),
     "lose": (_lose, _PAIR | {"share", "one_way"}),
+    "drop-responses": (_drop_answers, _PAIR | {"api", "count", "close"}),
     "slow": (_slow, _PAIR | {"latency", "jitter", "rate", "reorder", "one_way"}),
 }
 NAMES: Final = tuple(_REQUESTS)
@@ -100,28 +112,37 @@ def _flag(asked: Request, key: str) -> bool:
     return value
 
 
-def status(table: Table, seen: InForce) -> dict[str, Any]:
+def status(table: Table, seen: InForce, swallowed: Mapping[Pair, int]) -> dict[str, Any]:
     """Return what is wrong with which link, and what was dropped on it, as plain values.
 
-    Of links that are whole again the counts remain. `agrees`: the kernel has what we believe.
+    Of links that are whole again the counts remain. `swallowed`: answers on each link. `agrees`:
+    the kernel has what we believe.
     """
     links = []
     for pair in dict.fromkeys([*table, *seen.dropped]):
         link, dropped = table.get(pair, link_table.WHOLE), seen.dropped.get(pair, Dropped())
         if not link.is_whole or dropped != Dropped():
-            links.append(_link_status(pair[0], pair[1], link, dropped))
+            links.append(_link_status(pair, link, dropped, swallowed.get(pair, 0)))
     return {"links": links, "agrees": dict(seen.table) == dict(table)}
 
 
-def _link_status(source: str, target: str, link: Link, dropped: Dropped) -> dict[str, Any]:
+def _link_status(pair: Pair, link: Link, dropped: Dropped, swallowed: int) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "from": source,
-        "to": target,
+        "from": pair[0],
+        "to": pair[1],
         "cut": None if link.cut is None else link.cut.value,
         "lose": link.lose / amounts.SHARE_WHOLE,
         "slow": None,
+        "answers": None,
         "dropped": {"cut": dropped.cut, "lost": dropped.lost},
     }
+    if link.answers is not None:
+        values["answers"] = {
+            "api": api_name(link.answers.api),
+            "count": link.answers.count,
+            "close": link.answers.close,
+            "swallowed": swallowed,
+        }
     if link.slow is not None:
         values["slow"] = {
             "latency_s": link.slow.latency_us / 1e6,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.cluster.network import link_table
-from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.addresses import ROUTER_ADDRESS, Plan
 from holdfast.cluster.network.amounts import SHARE_WHOLE
 from holdfast.cluster.network.link_table import Cut, Link, Pair, Table
 
@@ -53,10 +53,13 @@ class InForce:
     dropped: Mapping[Pair, Dropped]  # of every link that was ever broken
 
 
-def transaction(plan: Plan, before: Table, after: Table, known: Collection[Pair] = ()) -> str:
+def transaction(
+    plan: Plan, before: Table, after: Table, known: Collection[Pair] = (), relay_port: int = 0
+) -> str:
     """Return what makes `after` of `before`; nothing where they are the same.
 
     `known`: links that have a chain. To add one again would be right, and take 15 ms.
+    `relay_port`: of the router, to which clients are led whose answers are swallowed.
     """
     lines: list[str] = []
     for pair in link_table.changed_pairs(before, after):
@@ -65,6 +68,9 @@ def transaction(plan: Plan, before: Table, after: Table, known: Collection[Pair]
             lines += [f"add counter ip {TABLE} {_name(kind, pair)}" for kind in (_CUT, _LOST)]
             lines.append(f"add chain ip {TABLE} {_name('link', pair)}")
         lines += _change(pair, _addresses(plan, pair), was, becomes)
+    led = _led(after)
+    if led != _led(before):
+        lines += _lead(plan, led, relay_port)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -78,6 +84,37 @@ def _change(pair: Pair, key: str, was: Link, becomes: Link) -> list[str]:
     if (was.slow is None) != (becomes.slow is None):
         verb = "delete" if becomes.slow is None else "add"
         lines.append(f"{verb} element ip {TABLE} slowed {{ {key} }}")
+    return lines
+
+
+def _led(table: Table) -> list[Pair]:
+    return [pair for pair, link in table.items() if link.answers is not None]
+
+
+def _lead(plan: Plan, led: Sequence[Pair], relay_port: int) -> list[str]:
+    """Lead clients of these nodes into the relay, and reset what they had before, should any of it
+    still come by (`link_kernel` has these connections ended).
+
+    The chains are there only where somebody is led, since NAT makes the kernel track connections.
+    """
+    lines = [
+        f"add chain ip {TABLE} lead {{ type nat hook prerouting priority -100; policy accept; }}",
+        f"add chain ip {TABLE} led {{ type filter hook forward priority 1; policy accept; }}",
+        *(f"flush chain ip {TABLE} {chain}" for chain in ("lead", "led")),
+    ]
+    for pair in led:
+        source, target = (plan.place(name).address for name in pair)
+        to_relay = f"dnat to {ROUTER_ADDRESS}:{relay_port}"
+        lines.append(
+            f"add rule ip {TABLE} lead ip saddr {target} ip daddr {source} meta l4proto tcp {to_relay}"
+        )
+        for one, other in ((source, target), (target, source)):
+            lines.append(
+                f"add rule ip {TABLE} led ip saddr {one} ip daddr {other} "
+                "tcp flags & rst == 0 reject with tcp reset"
+            )
+    if not led:
+        lines += [f"delete chain ip {TABLE} {chain}" for chain in ("lead", "led")]
     return lines
 
 

@@ -43,12 +43,26 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Answers of a node (the link's source) that its client does not get.
+
+    `number` tells one command from a later one that says the same: each counts from the beginning.
+    """
+
+    api: int
+    count: int
+    close: bool = False  # the connection is closed then; otherwise it stays open, and silent
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """What is wrong with one direction between two places."""
 
     cut: Cut | None = None
     lose: int = 0  # share of packets, in ten thousandths
     slow: Slow | None = None
+    answers: Answers | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -111,6 +125,14 @@ def slow(
     return _changed(table, {pair: {"slow": how} for pair in pairs(plan, a, b, one_way)})
 
 
+def drop_answers(plan: Plan, table: Table, client: str, node: str, what: Answers) -> Table:
+    """Return the table in which these answers of a node to a client are swallowed."""
+    latest = max((link.answers.number for link in table.values() if link.answers), default=0)
+    numbered = replace(what, number=latest + 1)
+    changes = {pair: {"answers": numbered} for pair in pairs(plan, node, client, one_way=True)}
+    return _changed(table, changes)
+
+
 def pairs(plan: Plan, a: str, b: str, one_way: bool) -> list[Pair]:
     """Return the links between the places that two names stand for, in the places' order."""
     found: dict[Pair, None] = {}
@@ -155,6 +177,9 @@ def text_of(link: Link) -> str:
     if link.slow is not None:
         how = link.slow
         words.append(f"slow={how.latency_us},{how.jitter_us},{how.rate},{how.reorder}")
+    if link.answers is not None:
+        what = link.answers
+        words.append(f"answers={what.api},{what.count},{int(what.close)},{what.number}")
     return " ".join(words)
 
 
@@ -165,8 +190,12 @@ def from_text(text: str) -> Link:
     if "slow" in values:
         latency_us, jitter_us, rate, reorder = map(int, values.pop("slow").split(","))
         how = Slow(latency_us=latency_us, jitter_us=jitter_us, rate=rate, reorder=reorder)
+    answers = None
+    if "answers" in values:
+        api, count, close, number = map(int, values.pop("answers").split(","))
+        answers = Answers(api=api, count=count, close=bool(close), number=number)
     cut_how = Cut(values.pop("cut")) if "cut" in values else None
     share = int(values.pop("lose", 0))
     if values:
         raise ValueError(f"what is {text!r}?")
-    return Link(cut=cut_how, lose=share, slow=how)
+    return Link(cut=cut_how, lose=share, slow=how, answers=answers)
