@@ -86,6 +86,7 @@ SINK_KILLS: Final = (*DRIVER, "holdfast/lab/postgresql.py", *_SINK_KILLS)
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/background.py",  # the files and the counting
     *_SINK_KILLS,
+    "holdfast/cluster/network",
     "holdfast/clients/group_changes.py",
     "holdfast/clients/group_configs.py",
     "holdfast/clients/group_lags.py",

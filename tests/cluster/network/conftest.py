@@ -13,7 +13,7 @@ from holdfast.cluster.layout import BROKER, CONTROLLER, NodeRecord
 from holdfast.cluster.network import ground, possible
 from holdfast.cluster.network.addresses import Plan, plan_network
 from holdfast.cluster.network.ground import Network
-from holdfast.cluster.network.link_calls import Links
+from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 from holdfast.cluster.processes import wait_until
 

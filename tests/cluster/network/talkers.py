@@ -40,7 +40,8 @@ def datagrams(name, port=0):
     sockets[name].bind(("0.0.0.0", port))
     return sockets[name].getsockname()[1]
 def throw(name, address, port, first, count):
-    for number in range(first, first + count): sockets[name].sendto(str(number).encode(), (address, port))
+    for number in range(first, first + count):
+        sockets[name].sendto(str(number).encode(), (address, port))
 def catch(name, count, timeout):
     got = []
     while len(got) < count and select.select([sockets[name]], [], [], timeout)[0]:
@@ -56,7 +57,7 @@ for line in sys.stdin:
 PATIENCE_S = 60.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What a talker tried failed; the text is errno's name."""
 
 
@@ -88,11 +89,11 @@ class Talker(AbstractContextManager["Talker"]):
         self._process.stdin.flush()
 
     def end(self) -> Any:
-        """Return what came of it. Refused: it failed."""
+        """Return what came of it. RefusedError: it failed."""
         assert self._process.stdout
         said = json.loads(read_line(self._process.stdout.fileno(), PATIENCE_S))
         if "error" in said:
-            raise Refused(said["error"])
+            raise RefusedError(said["error"])
         return said["value"]
 
     def do(self, what: str, **arguments: Any) -> Any:

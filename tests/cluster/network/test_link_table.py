@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.cluster.network.conftest import small_plan
 
 from holdfast.cluster.layout import UsageError
-from holdfast.cluster.network import amounts, link_requests, link_rules, link_table
+from holdfast.cluster.network import amounts, link_table
 from holdfast.cluster.network.link_table import Cut, Link, Slow, Table
+from holdfast.cluster.network.links import link_requests, link_rules
 
 PLAN = small_plan()
 NAMES = ["0", "1", "100", "client-a", "client-b", "host", "a", "b", "brokers", "clients", "all"]

@@ -25,7 +25,7 @@ from holdfast.cluster import nodes, plan, processes
 from holdfast.cluster.layout import ClusterRecord, NodeRecord
 from holdfast.cluster.network import addresses, ground, possible
 from holdfast.cluster.network.ground import Network
-from holdfast.cluster.network.link_calls import Links
+from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
@@ -137,10 +137,13 @@ def cluster(
 def produce(producer: Producer, values: range) -> None:
     """Produce these and wait until each is acknowledged by all in sync."""
     failed: list[Any] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
     for value in values:
-        producer.produce(
-            "t", str(value), partition=0, on_delivery=lambda error, _: error and failed.append(error)
-        )
+        producer.produce("t", str(value), partition=0, on_delivery=delivered)
     assert producer.flush(PATIENCE_S) == 0
     assert failed == []
 
@@ -176,7 +179,7 @@ def test_the_leader_is_cut_off_and_comes_back(cluster: tuple[Network, str]) -> N
     network, bootstrap = cluster
     links = Links(network.directory)
     create_topic(bootstrap)
-    # What it sent to a leader that hears nothing it waits for as long as this, before it asks again.
+    # So long it waits for a leader that hears nothing, before it asks who leads now.
     options = {"socket.timeout.ms": 3000, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **options})
     produce(producer, range(10))

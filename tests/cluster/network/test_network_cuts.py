@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.cluster.network.talkers import Refused, Talker
+from tests.cluster.network.talkers import RefusedError, Talker
 
 from holdfast.cluster.layout import UsageError
 from holdfast.cluster.network.ground import Network
-from holdfast.cluster.network.link_calls import Links
+from holdfast.cluster.network.links.link_calls import Links
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +49,7 @@ def fails(network: Network, talkers: Talkers, a: str, b: str, how: str) -> None:
     """Try to connect from a to b, which ends so; in vain where it would end by time alone."""
     address = network.plan.place(b).address
     timeout = IN_VAIN_S if how == "ETIMEDOUT" else LONG_S
-    with pytest.raises(Refused, match=how):
+    with pytest.raises(RefusedError, match=how):
         talkers[a].do("connect", name="failed", address=address, port=PORT, timeout=timeout)
 
 
@@ -71,7 +71,7 @@ def test_what_is_cut_is_cut_and_nothing_else(
     connect(network, talkers, "client-a", "0")
     # What stood before is not closed: it is silent, and goes on when the link is whole again.
     talkers["0"].do("send", name="1", text="still there?")
-    with pytest.raises(Refused, match="ETIMEDOUT"):
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
         talkers["1"].do("receive", name="0", timeout=IN_VAIN_S)
     assert links.heal("1", "0") == [("0", "1"), ("1", "0")]
     assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "still there?"
@@ -84,7 +84,7 @@ def test_one_way(network: Network, talkers: Talkers, links: Links) -> None:
     links.cut("0", "1", one_way=True)
     say(talkers, "1", "0", "heard")  # it is not acknowledged, but it is heard
     talkers["0"].do("send", name="1", text="unheard")
-    with pytest.raises(Refused, match="ETIMEDOUT"):
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
         talkers["1"].do("receive", name="0", timeout=IN_VAIN_S)
     links.heal()
     assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "unheard"
@@ -95,7 +95,7 @@ def test_reset(network: Network, talkers: Talkers, links: Links) -> None:
     connect(network, talkers, "0", "1")
     links.cut("0", "1", reset=True)
     talkers["0"].do("send", name="1", text="anybody?")
-    with pytest.raises(Refused, match="ECONNRESET"):
+    with pytest.raises(RefusedError, match="ECONNRESET"):
         talkers["0"].do("receive", name="1", timeout=LONG_S)
     fails(network, talkers, "1", "0", "ECONNREFUSED")
     links.heal()
@@ -121,7 +121,7 @@ def test_a_zone_is_isolated_and_the_observer_is_not(
 def test_a_port_on_which_nobody_listens_refuses_at_once(network: Network, talkers: Talkers) -> None:
     """A node that was killed leaves its address: who dials is refused, and need not wait."""
     address = network.plan.place("100").address
-    with pytest.raises(Refused, match="ECONNREFUSED"):
+    with pytest.raises(RefusedError, match="ECONNREFUSED"):
         talkers["0"].do("connect", name="100", address=address, port=PORT, timeout=LONG_S)
 
 
@@ -134,7 +134,9 @@ def test_lost_packets_are_counted(network: Network, talkers: Talkers, links: Lin
     address = network.plan.place("1").address
     arrived = 0
     for first in range(0, sent, 100):  # a socket's buffer has room for so many
-        talkers["0"].do("throw", name="datagrams", address=address, port=port, first=first, count=100)
+        talkers["0"].do(
+            "throw", name="datagrams", address=address, port=port, first=first, count=100
+        )
         (link,) = (each for each in links.status()["links"] if each["lose"])
         lost = link["dropped"]["lost"]
         expected = first + 100 - lost - arrived
@@ -181,7 +183,7 @@ def test_asked_twice_it_is_done_once(links: Links) -> None:
 def test_errors_name_what_there_is(links: Links) -> None:
     with pytest.raises(UsageError, match=r"no '7' in this network. There are 0, 1, 100, client-a"):
         links.cut("0", "7")
-    with pytest.raises(UsageError, match="is broker.* meant"):
+    with pytest.raises(UsageError, match=r"\(is brokers meant\?\)"):
         links.isolate("broker")
     with pytest.raises(UsageError, match="they are one place"):
         links.cut("0", "0")

@@ -23,7 +23,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, possible
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.link_calls import Links
+from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 
 pytestmark = pytest.mark.process
@@ -150,9 +150,7 @@ def test_a_holder_s_pid_given_away_is_not_entered(folder: Path) -> None:
         network.holder = ground.Holder(
             pid=os.getpid(), process=holder.process, user=False, descriptors=holder.descriptors
         )
-        entered = subprocess.run(
-            [*network.prefix("0"), "true"], capture_output=True, check=False
-        )
+        entered = subprocess.run([*network.prefix("0"), "true"], capture_output=True, check=False)
         network.holder = holder
     assert entered.returncode == 126
     assert b"the network has gone" in entered.stderr
@@ -192,5 +190,5 @@ def test_what_the_kernel_refuses_is_said(folder: Path) -> None:
     """A place whose address is none: `ip` refuses, in the middle of the set-up."""
     plan = small_plan()
     broken = Plan((*plan.places[:1], replace(plan.places[1], address="x")))
-    with pytest.raises(ground.GroundError, match="No network can be made here: .*ip: .*x"):
+    with pytest.raises(ground.GroundError, match=r"No network can be made here: .*ip: .*x"):
         ground.make(folder, broken)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
@@ -201,6 +201,19 @@ def hosts_text(plan: Plan) -> str:
         node = f"node-{place.name}" if place.name.isdecimal() else place.name
         lines.append(f"{place.address} {node}")
     return "\n".join(lines) + "\n"
+
+
+def on_loopback(plan: Plan) -> Plan:
+    """Return the plan with an address of the loopback device for each place: 127.1.0.1 of 10.1.0.1.
+
+    Where there are no namespaces who dials is known by the address that it dials from.
+    """
+    return Plan(
+        tuple(
+            replace(place, address=f"127.{place.address.partition('.')[2]}")
+            for place in plan.places
+        )
+    )
 
 
 def to_json(plan: Plan) -> list[dict[str, Any]]:

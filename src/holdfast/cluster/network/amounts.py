@@ -11,8 +11,15 @@ SHARE_WHOLE: Final = 10_000  # a share is a number of ten thousandths
 _NUMBER: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-zA-Zµ%/]*)")
 _TIMES_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000}
 _RATES: Final = {
-    **{"B/s": 1, "kB/s": 1_000, "KB/s": 1_000, "MB/s": 1_000_000, "GB/s": 1_000_000_000},
-    **{"bit/s": 1 / 8, "kbit/s": 125, "Mbit/s": 125_000, "Gbit/s": 125_000_000},
+    "B/s": 1,
+    "kB/s": 1_000,
+    "KB/s": 1_000,
+    "MB/s": 1_000_000,
+    "GB/s": 1_000_000_000,
+    "bit/s": 1 / 8,
+    "kbit/s": 125,
+    "Mbit/s": 125_000,
+    "Gbit/s": 125_000_000,
 }
 
 

@@ -35,7 +35,7 @@ def main() -> int:
         sys.stderr.write(f"enter: {error}\n")
         return CANNOT_RUN
     try:
-        os.execvp(command[0], command)
+        os.execvp(command[0], command)  # noqa: S606 - that is what this is for
     except OSError as error:
         sys.stderr.write(f"enter: {command[0]}: {error.strerror}\n")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
@@ -50,7 +50,7 @@ def enter(pid: str, identity: str, descriptor: str, user: bool) -> None:
     try:
         process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY)
         if _identity(process) != identity:
-            raise ProcessLookupError
+            raise ProcessLookupError  # noqa: TRY301 - the same as if it were not there
         opened = []
         if user:
             opened.append((os.open("ns/user", os.O_RDONLY, dir_fd=process), CLONE_NEWUSER))

@@ -112,7 +112,7 @@ class Network(AbstractContextManager["Network"]):
         for each in everyone:
             processes.send(*each, signals.SIGKILL)
         processes.wait_until(gone, timeout_s=timeout_s, what="the network's processes to end")
-        _clear(self.directory)
+        clear(self.directory)
 
 
 def make(
@@ -128,7 +128,7 @@ def make(
     if (directory / DESCRIPTION).exists():
         if _is_alive(directory):
             raise ClusterError(f"{directory} has a network already, and it stands.")
-        _clear(directory)
+        clear(directory)
     tools = find_tools()
     user = not _has_admin()
     pid, lifeline, answers = _start_holder(tools, user)
@@ -137,15 +137,15 @@ def make(
         said = talk.ask(_task(directory, plan, tools))
         process = processes.identify(pid)
         if process is None:
-            raise GroundError("The network's holder ended as soon as it stood.")
+            raise GroundError("The network's holder ended as soon as it stood.")  # noqa: TRY301
         holder = Holder(pid=pid, process=process, user=user, descriptors=said["descriptors"])
         network = Network(directory=directory, plan=plan, holder=holder, lifeline=lifeline)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
-        network.servants = (_start_servant(network, "link_agent", [str(directory)]),)
+        network.servants = (_start_servant(network, "links.link_agent", [str(directory)]),)
         if doors:
             leads = [f"{port}={target}" for port, target in doors.items()]
             words = [str(directory), *leads]
-            network.servants += (_start_servant(network, "door", words, outside=True),)
+            network.servants += (_start_servant(network, "relays.door", words, outside=True),)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
         if settle:
             talk.ask({"settle": True})
@@ -188,7 +188,7 @@ class _Talk:
     def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Give an order and return the answer. GroundError has what the holder said instead."""
         with suppress(BrokenPipeError):  # what it said before it ended is read below
-            _write_all(self._lifeline, json.dumps(order).encode() + b"\n")
+            write_all(self._lifeline, json.dumps(order).encode() + b"\n")
         line = read_line(self._answers, MAKE_TIMEOUT_S)
         try:
             answer = json.loads(line)
@@ -243,7 +243,7 @@ def _start_holder(tools: Mapping[str, str], user: bool) -> tuple[int, int, int]:
     orders, lifeline = os.pipe()
     answers, answering = os.pipe()
     try:
-        pid = _spawn(words, stdin=orders, stdout=answering, stderr=answering)
+        pid = spawn(words, stdin=orders, stdout=answering, stderr=answering)
     except BaseException:
         os.close(lifeline)
         os.close(answers)
@@ -286,7 +286,7 @@ def _start_servant(
     log = os.open(network.directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     try:
-        pid = _spawn(command, stdin=null, stdout=saying, stderr=log)
+        pid = spawn(command, stdin=null, stdout=saying, stderr=log)
     finally:
         for file in (saying, log, null):
             os.close(file)
@@ -301,7 +301,7 @@ def _start_servant(
     return Servant(name=module, pid=pid, process=process)
 
 
-def _spawn(words: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int:
+def spawn(words: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int:
     """Start a process in a session of its own with these three files and no others of ours."""
     return os.posix_spawn(
         words[0],
@@ -355,7 +355,7 @@ def _is_alive(directory: Path) -> bool:
     return False
 
 
-def _clear(directory: Path) -> None:
+def clear(directory: Path) -> None:
     """Remove what a network left whose holder was killed and could not do it."""
     for name in FILES:
         (directory / name).unlink(missing_ok=True)
@@ -375,7 +375,7 @@ def _await_end(pid: int) -> None:
     processes.send(pid, process, signals.SIGKILL)
 
 
-def _write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]

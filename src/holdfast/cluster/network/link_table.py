@@ -110,17 +110,13 @@ def heal(plan: Plan, table: Table, a: str | None = None, b: str | None = None) -
     return {pair: link for pair, link in table.items() if pair not in gone}
 
 
-def lose(
-    plan: Plan, table: Table, a: str, b: str, share: int, *, one_way: bool = False
-) -> Table:
+def lose(plan: Plan, table: Table, a: str, b: str, share: int, *, one_way: bool = False) -> Table:
     """Return the table with this share of packets lost from A to B, and back unless `one_way`."""
     assert 0 <= share <= SHARE_WHOLE
     return _changed(table, {pair: {"lose": share} for pair in pairs(plan, a, b, one_way)})
 
 
-def slow(
-    plan: Plan, table: Table, a: str, b: str, how: Slow, *, one_way: bool = False
-) -> Table:
+def slow(plan: Plan, table: Table, a: str, b: str, how: Slow, *, one_way: bool = False) -> Table:
     """Return the table with each direction from A to B slowed so, and back unless `one_way`."""
     return _changed(table, {pair: {"slow": how} for pair in pairs(plan, a, b, one_way)})
 

@@ -17,18 +17,19 @@ from typing import Final
 from holdfast.cluster.layout import BROKER, ClusterError, NodeRecord, UsageError
 from holdfast.cluster.network import addresses, entering, ground
 from holdfast.cluster.network.ground import Network
-from holdfast.cluster.network.link_calls import Links
+from holdfast.cluster.network.links.link_calls import Links
 
 VARIABLE: Final = "HOLDFAST_NETWORK"
 NAMESPACES, PROXIES = "namespaces", "proxies"
 WITH_PROXIES: Final = (
-    "Links are broken by proxies between the nodes instead. They see TCP, not packets: a connection "
-    "over a link that is cut is accepted and then silent, single packets can't be lost, and who "
-    "dials is known by its source address, so that all clients are one, and so are nodes of "
-    "Apache Kafka."
+    "Links are broken by proxies between the nodes instead. They see TCP, not packets: a "
+    "connection over a link that is cut is accepted and then silent, single packets can't be lost, "
+    "and who dials is known by its source address, so that all clients are one, and so are nodes "
+    "of Apache Kafka."
 )
 _TIMEOUT_S: Final = 20.0
-# Nobody listens at the other place: its refusal is a packet that came there, and one that came back.
+# Nobody listens at the other place: its refusal is a packet that came there, and one that came
+# back.
 _TRY: Final = """
 import errno, os, socket, sys
 for _ in range(2):

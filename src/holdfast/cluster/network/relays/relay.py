@@ -1,7 +1,7 @@
 """Carries one TCP connection on to another: bytes, half-closes and resets, as they come.
 
-What passes may be held up or changed by a `Passage` for each direction. A reset is passed on as one,
-so that whoever is relayed sees what it would see without.
+What passes may be held up or changed by a `Passage` for each direction. A reset is passed on as
+one, so that whoever is relayed sees what it would see without.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import struct
 from contextlib import suppress
 from typing import Final, Protocol
 
-CHUNK_BYTES: Final = 256 << 10
+CHUNK_BYTES: Final = 64 << 10
+WAITING_CHUNKS: Final = 64  # of one direction that is slowed
 BUFFER_BYTES: Final = 1 << 20
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
@@ -20,12 +21,18 @@ _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 class Passage(Protocol):
     """What one direction of a connection goes through."""
 
+    def when(self, size: int) -> float:
+        """Return when so many bytes that come now may go on, by the loop's clock; 0: at once."""
+
     async def pass_on(self, data: bytes) -> bytes:
         """Return what of this goes on, when it may. ConnectionResetError: the connection ends."""
 
 
 class Straight:
     """A passage that lets all through."""
+
+    def when(self, _size: int) -> float:
+        return 0.0
 
     async def pass_on(self, data: bytes) -> bytes:
         return data
@@ -72,10 +79,32 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
 
 
 async def _carry(source: End, sink: End, passage: Passage) -> None:
-    while data := await source.reader.read(CHUNK_BYTES):
-        data = await passage.pass_on(data)
-        if data:
-            sink.writer.write(data)
-            await sink.writer.drain()
-    with suppress(OSError):
-        sink.writer.write_eof()
+    """Carry one direction: read what comes while what came before it still waits."""
+    waiting: asyncio.Queue[tuple[float, bytes] | OSError | None] = asyncio.Queue(WAITING_CHUNKS)
+    reading = asyncio.create_task(_read(source, passage, waiting))
+    clock = asyncio.get_running_loop().time
+    try:
+        while (item := await waiting.get()) is not None:
+            if isinstance(item, OSError):
+                raise item
+            when, data = item
+            if when > clock():
+                await asyncio.sleep(when - clock())
+            if data := await passage.pass_on(data):
+                sink.writer.write(data)
+                await sink.writer.drain()
+        with suppress(OSError):
+            sink.writer.write_eof()
+    finally:
+        reading.cancel()
+
+
+async def _read(
+    source: End, passage: Passage, waiting: asyncio.Queue[tuple[float, bytes] | OSError | None]
+) -> None:
+    try:
+        while data := await source.reader.read(CHUNK_BYTES):
+            await waiting.put((passage.when(len(data)), data))
+        await waiting.put(None)
+    except OSError as error:
+        await waiting.put(error)

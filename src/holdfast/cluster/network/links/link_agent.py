@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from holdfast.cluster.layout import ClusterError, UsageError
-from holdfast.cluster.network import ground, link_requests, link_table
+from holdfast.cluster.network import ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.holding import watch_holder
-from holdfast.cluster.network.link_kernel import KernelLinks
-from holdfast.cluster.network.link_requests import Request
-from holdfast.cluster.network.link_rules import InForce
 from holdfast.cluster.network.link_table import Pair, Table
+from holdfast.cluster.network.links import link_requests
+from holdfast.cluster.network.links.link_kernel import KernelLinks
+from holdfast.cluster.network.links.link_requests import Request
+from holdfast.cluster.network.links.link_rules import InForce
 
 LINE_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
@@ -137,18 +138,23 @@ def bind(directory: Path) -> socket.socket:
         return socket.socket(fileno=listener.detach())
 
 
-async def run(
-    agent: Agent, enforcer: Enforcer, listener: socket.socket, watched: int
+async def serve(
+    agent: Agent, enforcer: Enforcer, listener: socket.socket, ended: asyncio.Event
 ) -> None:
-    """Serve until the process behind `watched` has ended."""
+    """Say that it is ready, and serve until it is to end."""
     await enforcer.serve()
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(watched, ended.set)
     server = await asyncio.start_unix_server(agent.serve, sock=listener, limit=LINE_BYTES_MAX)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await ended.wait()
     server.close()
+
+
+async def run(agent: Agent, enforcer: Enforcer, listener: socket.socket, watched: int) -> None:
+    """Serve until the process behind `watched` has ended."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(watched, ended.set)
+    await serve(agent, enforcer, listener, ended)
 
 
 def main() -> int:

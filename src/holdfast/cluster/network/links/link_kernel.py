@@ -16,12 +16,14 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import addresses, entering, ground, link_rules, link_table, relay
+from holdfast.cluster.network import addresses, entering, ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
-from holdfast.cluster.network.link_rules import InForce
 from holdfast.cluster.network.link_table import Link, Pair, Table
-from holdfast.cluster.network.pair_relays import Relays
+from holdfast.cluster.network.links import link_rules
+from holdfast.cluster.network.links.link_rules import InForce
+from holdfast.cluster.network.relays import relay
+from holdfast.cluster.network.relays.pair_relays import Relays
 
 _TIMEOUT_S: Final = 10.0
 _ORIGINAL_TARGET: Final = 80  # SO_ORIGINAL_DST: where a connection wanted to go before it was led
@@ -45,9 +47,7 @@ class KernelLinks:
         )
         self._relay_port = server.sockets[0].getsockname()[1]
 
-    async def _take_in(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _take_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         near = relay.End(reader, writer)
         packed = writer.get_extra_info("socket").getsockopt(socket.SOL_IP, _ORIGINAL_TARGET, 16)
         port, packed_address = struct.unpack_from(">2xH4s", packed)
@@ -174,6 +174,4 @@ class KernelLinks:
 
 def _slowed(table: Table) -> dict[Pair, Link]:
     """Return those links of a table that are slowed, with nothing but that."""
-    return {
-        pair: Link(slow=link.slow) for pair, link in table.items() if link.slow is not None
-    }
+    return {pair: Link(slow=link.slow) for pair, link in table.items() if link.slow is not None}

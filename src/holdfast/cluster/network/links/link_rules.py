@@ -104,10 +104,8 @@ def _lead(plan: Plan, led: Sequence[Pair], relay_port: int) -> list[str]:
     ]
     for pair in led:
         source, target = (plan.place(name).address for name in pair)
-        to_relay = f"dnat to {ROUTER_ADDRESS}:{relay_port}"
-        lines.append(
-            f"add rule ip {TABLE} lead ip saddr {target} ip daddr {source} meta l4proto tcp {to_relay}"
-        )
+        to_relay = f"meta l4proto tcp dnat to {ROUTER_ADDRESS}:{relay_port}"
+        lines.append(f"add rule ip {TABLE} lead ip saddr {target} ip daddr {source} {to_relay}")
         for one, other in ((source, target), (target, source)):
             lines.append(
                 f"add rule ip {TABLE} led ip saddr {one} ip daddr {other} "

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.cluster.layout import UsageError
-from holdfast.cluster.network import amounts, answers, link_table
+from holdfast.cluster.network import amounts, link_table
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.link_rules import Dropped, InForce
-from holdfast.wire.messages import api_name
 from holdfast.cluster.network.link_table import Answers, Link, Pair, Slow, Table
+from holdfast.cluster.network.links.link_rules import Dropped, InForce
+from holdfast.cluster.network.relays import answers
+from holdfast.wire.messages import api_name
 
 Request = Mapping[str, Any]
 _Decide = Callable[[Plan, Table, Request], Table]

@@ -7,14 +7,13 @@ holds bytes back. Answers can be swallowed. Single packets are not to be seen he
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final
 
-from holdfast.cluster.network import relay
-from holdfast.cluster.network.answers import Connection, NotFramesError, Swallowing
 from holdfast.cluster.network.delays import SlowLink
 from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Table
-from holdfast.cluster.network.relay import End
+from holdfast.cluster.network.relays import relay
+from holdfast.cluster.network.relays.answers import Connection, NotFramesError, Swallowing
+from holdfast.cluster.network.relays.relay import End
 
 CONNECTIONS_MAX: Final = 2000
 DIAL_TIMEOUT_S: Final = 60.0
@@ -45,10 +44,9 @@ class Relays:
         }
         self._changed.set()
         self._changed = asyncio.Event()
-        for pair, ends in self._open.items():
+        for pair in self._open:
             if Cut.RESET in {self.link(pair).cut, self.link(pair[::-1]).cut}:
-                for end in ends:
-                    end.reset()
+                self.end(pair)
 
     def _swallowing_of(self, pair: Pair, what: Answers) -> Swallowing:
         known = self._swallowing.get(pair)
@@ -73,13 +71,15 @@ class Relays:
             return
         ends.add(near)
         try:
-            while not self.may_pass(pair) or not self.may_pass(pair[::-1]):
-                if near.writer.transport.is_closing():
-                    return
-                await self._changed.wait()
+            # Whoever dials over a cut link is accepted by the kernel, and then hears nothing.
+            await self.opened(pair)
+            await self.opened(pair[::-1])
+            if near.writer.transport.is_closing():
+                return
             far = await relay.dial(address, port, DIAL_TIMEOUT_S)
             ends.add(far)
-            frames = Connection()
+            # Whoever begins to swallow resets what there is, so no connection needs it later.
+            frames = None if self.swallowing(pair[::-1]) is None else Connection()
             there, back = _There(self, pair, frames), _Back(self, pair, frames)
             try:
                 await relay.join(near, far, there, back)
@@ -90,34 +90,45 @@ class Relays:
         finally:
             ends.discard(near)
 
-    def may_pass(self, pair: Pair) -> bool:
-        return self.link(pair).cut is None
-
-    async def hold_up(self, pair: Pair, size: int) -> None:
-        """Return when so many bytes may go on over a link. ConnectionResetError: never."""
+    def when(self, pair: Pair, size: int) -> float:
+        """Return when so many bytes may go on over a link, by the loop's clock."""
         slow = self._slow.get(pair)
-        if self.link(pair).slow is not None and slow is not None:
-            now_us = time.monotonic_ns() // 1000
-            leaves_us = slow.admit(now_us, size)
-            if leaves_us is not None:
-                slow.left(size)
-                await asyncio.sleep((leaves_us - now_us) / 1e6)
+        if self.link(pair).slow is None or slow is None:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        leaves_us = slow.admit(int(now * 1e6), size)
+        if leaves_us is None:  # nothing may be lost here: the reader is what is held up
+            return now
+        slow.left(size)
+        return leaves_us / 1e6
+
+    async def opened(self, pair: Pair) -> None:
+        """Return when something may pass a link. ConnectionResetError: nothing will."""
         while self.link(pair).cut is Cut.DROP:
             await self._changed.wait()
         if self.link(pair).cut is Cut.RESET:
             raise ConnectionResetError
 
+    def end(self, pair: Pair) -> None:
+        """Reset what this pair has begun."""
+        for end in self._open.get(pair, ()):
+            end.reset()
+
 
 class _There:
     """From who dialled to whom."""
 
-    def __init__(self, relays: Relays, pair: Pair, frames: Connection) -> None:
+    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
         self._relays, self._pair, self._frames = relays, pair, frames
 
+    def when(self, size: int) -> float:
+        return self._relays.when(self._pair, size)
+
     async def pass_on(self, data: bytes) -> bytes:
-        await self._relays.hold_up(self._pair, len(data))
+        await self._relays.opened(self._pair)
         try:
-            self._frames.asked(data)
+            if self._frames is not None:
+                self._frames.asked(data)
         except NotFramesError:
             raise ConnectionResetError from None
         return data
@@ -126,11 +137,16 @@ class _There:
 class _Back:
     """From whom was dialled to who did."""
 
-    def __init__(self, relays: Relays, pair: Pair, frames: Connection) -> None:
+    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
         self._relays, self._pair, self._frames = relays, pair, frames
 
+    def when(self, size: int) -> float:
+        return self._relays.when(self._pair[::-1], size)
+
     async def pass_on(self, data: bytes) -> bytes:
-        await self._relays.hold_up(self._pair[::-1], len(data))
+        await self._relays.opened(self._pair[::-1])
+        if self._frames is None:
+            return data
         try:
             kept, ends = self._frames.answered(data, self._relays.swallowing(self._pair[::-1]))
         except NotFramesError:

@@ -1,9 +1,9 @@
 """The process that delays what goes over slowed links: packets come, wait, and go back unchanged.
 
-In the router's namespace a rule marks packets of slowed links, and marked ones are routed to one end
-of a veth pair, whose other end is read and written here, as whole frames. So nothing of other links
-passes through, and no device of its own is needed. Frames come with the kernel's virtio header,
-which is given back as it was: segments that the kernel keeps together stay so.
+In the router's namespace a rule marks packets of slowed links, and marked ones are routed to one
+end of a veth pair, whose other end is read and written here, as whole frames. So nothing of other
+links passes through, and no device of its own is needed. Frames come with the kernel's virtio
+header, which is given back as it was: segments that the kernel keeps together stay so.
 
     standard input   {"links": {"10.1.0.1 10.1.0.2": "slow=..."}}, all that are slowed, a line each
     standard output  "ready", and {"dropped": n} for each line
@@ -24,7 +24,7 @@ from typing import Final
 
 from holdfast.cluster.network import link_table
 from holdfast.cluster.network.delays import SlowLink
-from holdfast.cluster.network.link_rules import SWITCH_DEVICE, SWITCH_MARK
+from holdfast.cluster.network.links.link_rules import SWITCH_DEVICE, SWITCH_MARK
 
 FAR: Final = "slow-far"
 _SOL_PACKET, _PACKET_VNET_HDR, _ETH_P_IP = 263, 15, 0x0800

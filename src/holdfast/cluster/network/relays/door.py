@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import addresses, enter, ground, relay
+from holdfast.cluster.network import addresses, enter, ground
 from holdfast.cluster.network.holding import watch_holder
+from holdfast.cluster.network.relays import relay
 from holdfast.cluster.plan import HOST
 
 CONNECTIONS_MAX: Final = 1000  # of one door
