@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, possible
 from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 
@@ -147,7 +149,7 @@ def test_a_holder_s_pid_given_away_is_not_entered(folder: Path) -> None:
     """The pid of a process that holds no network, with another one's start."""
     with ground.make(folder, small_plan()) as network:
         holder = network.holder
-        network.holder = ground.Holder(
+        network.holder = Holder(
             pid=os.getpid(), process=holder.process, user=False, descriptors=holder.descriptors
         )
         entered = subprocess.run([*network.prefix("0"), "true"], capture_output=True, check=False)
@@ -180,7 +182,7 @@ def test_who_enters_keeps_its_pid_and_sees_the_names(folder: Path) -> None:
 def test_a_missing_program_is_named_with_its_package(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ground.shutil, "which", lambda name, **_: None if name == "nft" else name)
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "nft" else name)
     with pytest.raises(ground.GroundError, match=r"install Debian's nftables \(nft\)"):
         ground.make(folder, small_plan())
 
@@ -192,3 +194,18 @@ def test_what_the_kernel_refuses_is_said(folder: Path) -> None:
     broken = Plan((*plan.places[:1], replace(plan.places[1], address="x")))
     with pytest.raises(ground.GroundError, match=r"No network can be made here: .*ip: .*x"):
         ground.make(folder, broken)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root is unprivileged in every test")
+def test_who_is_not_root_has_a_network_as_well() -> None:
+    """All of it: namespaces, a rule, packets; as the user that owns nothing."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+    script = "from holdfast.cluster.network import possible; print(repr(possible.look({})))"
+    command = [*words, sys.executable, "-B", "-P", "-c", script]
+    if subprocess.run([*command[:-1], "import holdfast"], check=False).returncode != 0:
+        pytest.skip("another user can't read this environment")
+    found = subprocess.run(
+        command, cwd="/", capture_output=True, text=True, check=True, env={"PATH": os.defpath}
+    )
+    assert found.stdout == "Possibility(how='namespaces', reason='')\n"

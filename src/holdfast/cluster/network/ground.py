@@ -141,11 +141,11 @@ def make(
         holder = Holder(pid=pid, process=process, user=user, descriptors=said["descriptors"])
         network = Network(directory=directory, plan=plan, holder=holder, lifeline=lifeline)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
-        network.servants = (_start_servant(network, "links.link_agent", [str(directory)]),)
+        network.servants = (start_servant(network, "links.link_agent", [str(directory)]),)
         if doors:
             leads = [f"{port}={target}" for port, target in doors.items()]
             words = [str(directory), *leads]
-            network.servants += (_start_servant(network, "relays.door", words, outside=True),)
+            network.servants += (start_servant(network, "relays.door", words, outside=True),)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
         if settle:
             talk.ask({"settle": True})
@@ -271,7 +271,7 @@ def _task(directory: Path, plan: Plan, tools: Mapping[str, str]) -> dict[str, An
     }
 
 
-def _start_servant(
+def start_servant(
     network: Network, module: str, words: Sequence[str], *, outside: bool = False
 ) -> Servant:
     """Start a process that serves the network, and return when it says that it does.

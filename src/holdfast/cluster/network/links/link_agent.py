@@ -29,6 +29,7 @@ from holdfast.cluster.network.links.link_rules import InForce
 
 LINE_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
+TURN_AWAY_S: Final = 1.0
 ANSWERS_KEPT: Final = 1000
 ID_LENGTH_MAX: Final = 100
 SEED: Final = "0"  # of jitter and reordering: the same packets wait the same times
@@ -101,19 +102,32 @@ class Agent:
         self._connections += 1
         try:
             if self._connections > CONNECTIONS_MAX:
-                _write(writer, _refusal(f"{CONNECTIONS_MAX} others are asking.", usage=False))
+                text = f"{CONNECTIONS_MAX} others are asking."
+                await _turn_away(reader, writer, _refusal(text, usage=False))
                 return
             while line := await reader.readline():
                 _write(writer, self.answer(line))
                 await writer.drain()
         except ValueError:  # of readline
             most = f"A request has at most {LINE_BYTES_MAX} bytes."
-            _write(writer, _refusal(most, usage=True))
+            await _turn_away(reader, writer, _refusal(most, usage=True))
         except OSError:
             pass  # who asked has gone
         finally:
             self._connections -= 1
             writer.close()
+
+
+async def _turn_away(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: dict[str, Any]
+) -> None:
+    """Say this, and read what still comes: an end that leaves it unread would take the words back."""
+    _write(writer, said)
+    with suppress(OSError):  # a TimeoutError, too
+        writer.write_eof()
+        async with asyncio.timeout(TURN_AWAY_S):
+            while await reader.read(LINE_BYTES_MAX):
+                pass
 
 
 def _write(writer: asyncio.StreamWriter, values: dict[str, Any]) -> None:

@@ -118,7 +118,7 @@ def run(switch: Switch, far: socket.socket) -> None:
     orders = b""
     while True:
         wait_s = switch.wait_s(_now_us())
-        readable, _, _ = select.select([far, 0], [], [], wait_s)
+        readable, _, _ = select.select([far.fileno(), 0], [], [], wait_s)
         if 0 in readable:
             part = os.read(0, 1 << 16)
             if not part:
@@ -127,7 +127,7 @@ def run(switch: Switch, far: socket.socket) -> None:
             for line in lines:
                 dropped = switch.configure(json.loads(line)["links"])
                 _say(json.dumps({"dropped": dropped}))
-        if far in readable:
+        if far.fileno() in readable:
             _read(switch, far)
         _send(switch, far)
 

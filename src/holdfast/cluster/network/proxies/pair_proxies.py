@@ -28,7 +28,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.link_table import Pair, Table, changed_pairs
+from holdfast.cluster.network.link_table import WHOLE, Pair, Table, changed_pairs
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_rules import InForce
 from holdfast.cluster.network.relays import relay
@@ -82,8 +82,7 @@ class ProxyLinks:
         self._table = after
         self._relays.change(after)
         for node, client in changed_pairs(before, after):
-            link = after.get((node, client))
-            if link is not None and link.answers is not None:
+            if after.get((node, client), WHOLE).answers is not None:
                 self._relays.end((client, node))
 
     def look(self) -> InForce:

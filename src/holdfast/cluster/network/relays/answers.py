@@ -91,7 +91,7 @@ class Connection:
 
     def answered(self, data: bytes, swallowing: Swallowing | None) -> tuple[bytes, bool]:
         """Return what of a node's bytes goes on, and whether the connection ends behind it."""
-        kept = []
+        kept: list[bytes] = []
         for fields, piece in self._answers.cut(data):
             if fields is not None:
                 self._swallows = False
