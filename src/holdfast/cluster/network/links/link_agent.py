@@ -121,7 +121,7 @@ class Agent:
 async def _turn_away(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: dict[str, Any]
 ) -> None:
-    """Say this, and read what still comes: an end that leaves it unread would take the words back."""
+    """Say this, and read what still comes: who leaves it unread takes the words back."""
     _write(writer, said)
     with suppress(OSError):  # a TimeoutError, too
         writer.write_eof()
