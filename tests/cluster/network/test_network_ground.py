@@ -209,3 +209,15 @@ def test_who_is_not_root_has_a_network_as_well() -> None:
         command, cwd="/", capture_output=True, text=True, check=True, env={"PATH": os.defpath}
     )
     assert found.stdout == "Possibility(how='namespaces', reason='')\n"
+
+
+@pytest.mark.slow
+def test_where_namespaces_are_denied_that_is_said() -> None:
+    """A user namespace that allows no others, and a process in it without any capability."""
+    script = "from holdfast.cluster.network import possible; print(possible.look({}))"
+    denied = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "
+    denied += f'--inh-caps=-all {sys.executable} -B -P -c "{script}"'
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", denied]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("No network can be made here: unshare: unshare failed: ")
+    assert "Links are broken by proxies between the nodes instead." in found.stdout

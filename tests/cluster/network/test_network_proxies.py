@@ -111,7 +111,7 @@ def test_who_dials_from_no_place_is_the_host(nodes: Nodes) -> None:
 def test_what_relays_can_t_do_is_said_and_nothing_changes(nodes: Nodes) -> None:
     with pytest.raises(ClusterError, match="only in a network of its own"):
         nodes.links.lose("0", "1", "5%")
-    assert nodes.links.status() == {"links": [], "agrees": True}
+    assert nodes.links.status() == {"links": [], "found_no_room": 0, "agrees": True}
     assert len(nodes.links.slow("0", "1", latency="20ms", rate="1MB/s")) == 2
     nodes.connect("0", "1")
     nodes.accept("0", "1")

@@ -41,9 +41,9 @@ def main() -> int:
     if task is None:
         return 1
     made: set[str] = set()
-    os.chdir(task["directory"])
     try:
         try:
+            os.chdir(task["directory"])
             made |= {*task["files"], *task["others"]}
             _answer({"descriptors": _make(task)})
             for order in lines:

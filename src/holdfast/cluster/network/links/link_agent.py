@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,7 +20,7 @@ from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.holding import watch_holder
-from holdfast.cluster.network.link_table import Pair, Table
+from holdfast.cluster.network.link_table import Table
 from holdfast.cluster.network.links import link_requests
 from holdfast.cluster.network.links.link_kernel import KernelLinks
 from holdfast.cluster.network.links.link_requests import Request
@@ -43,9 +42,6 @@ class Enforcer(Protocol):
 
     def look(self) -> InForce:
         """Return what is in force, and what was dropped."""
-
-    def swallowed(self) -> Mapping[Pair, int]:
-        """Return how many answers were swallowed on each link where some are."""
 
     async def serve(self) -> None:
         """Begin what has to run beside."""
@@ -89,8 +85,7 @@ class Agent:
 
     def _do(self, asked: Request) -> dict[str, Any]:
         if asked.get("do") == "status":
-            seen = self._enforcer.look()
-            return link_requests.status(self._table, seen, self._enforcer.swallowed())
+            return link_requests.status(self._table, self._enforcer.look())
         after = link_requests.decide(self._plan, self._table, asked)
         changed = link_table.changed_pairs(self._table, after)
         self._enforcer.change(self._table, after)

@@ -38,7 +38,9 @@ class KernelLinks:
         self._holder = replace(holder, user=False)
         self._known: set[Pair] = set()  # links that have a chain, broken or not
         self._relays, self._relay_port = Relays(seed), 0
+        self._table: Table = {}
         self._switch: subprocess.Popen[bytes] | None = None
+        self._found_no_room = 0
 
     async def serve(self) -> None:
         """Take in connections of clients that are led here."""
@@ -59,10 +61,6 @@ class KernelLinks:
             return
         await self._relays.carry((client, node), near, address, port)
 
-    def swallowed(self) -> dict[Pair, int]:
-        """Return how many answers were swallowed on each link where some are."""
-        return self._relays.swallowed()
-
     def begin(self) -> Table:
         """Make what all links need unless it is there, and return the table that is in force."""
         listed = self._nft(*link_rules.LIST, check=False)
@@ -71,6 +69,7 @@ class KernelLinks:
             return {}
         found = link_rules.read_back(json.loads(listed))
         self._known |= found.dropped.keys()
+        self._table = found.table
         self._configure_switch(found.table)
         self._relays.change(found.table)
         return found.table
@@ -83,8 +82,10 @@ class KernelLinks:
         # The switch knows how slow a link is before the first packet comes to it, and longer than
         # any comes.
         self._configure_switch({**before, **_slowed(after)})
-        self._relays.change(after)
         self._nft("-f", "-", text=text)
+        # Who was led to the relay just now waits there until this returns.
+        self._relays.change(after)
+        self._table = after
         self._known |= {*link_table.changed_pairs(before, after)}
         self._configure_switch(after)
         for pair in link_table.changed_pairs(before, after):
@@ -107,9 +108,13 @@ class KernelLinks:
             )
 
     def look(self) -> InForce:
+        """Return what the kernel has; a switch that died is started again."""
+        if self._switch is not None:
+            self._configure_switch(self._table)
         listed = self._nft(*link_rules.LIST)
         assert listed is not None
-        return link_rules.read_back(json.loads(listed))
+        found = link_rules.read_back(json.loads(listed))
+        return replace(found, swallowed=self._relays.swallowed(), found_no_room=self._found_no_room)
 
     def close(self) -> None:
         """End the switch, if there is one."""
@@ -137,6 +142,7 @@ class KernelLinks:
         said = ground.read_line(self._switch.stdout.fileno(), _TIMEOUT_S)
         if not said.startswith(b"{"):
             raise ClusterError(f"Links can't be slowed: the switch says {said.decode()!r}.")
+        self._found_no_room = int(json.loads(said)["dropped"])
 
     def _start_switch(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", f"{__package__}.switch"]

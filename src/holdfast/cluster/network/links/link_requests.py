@@ -113,18 +113,22 @@ def _flag(asked: Request, key: str) -> bool:
     return value
 
 
-def status(table: Table, seen: InForce, swallowed: Mapping[Pair, int]) -> dict[str, Any]:
+def status(table: Table, seen: InForce) -> dict[str, Any]:
     """Return what is wrong with which link, and what was dropped on it, as plain values.
 
-    Of links that are whole again the counts remain. `swallowed`: answers on each link. `agrees`:
-    the kernel has what we believe.
+    Of links that are whole again the counts remain. `found_no_room`: packets of slowed links that
+    the switch dropped. `agrees`: what is in force is what we believe.
     """
     links = []
     for pair in dict.fromkeys([*table, *seen.dropped]):
         link, dropped = table.get(pair, link_table.WHOLE), seen.dropped.get(pair, Dropped())
         if not link.is_whole or dropped != Dropped():
-            links.append(_link_status(pair, link, dropped, swallowed.get(pair, 0)))
-    return {"links": links, "agrees": dict(seen.table) == dict(table)}
+            links.append(_link_status(pair, link, dropped, seen.swallowed.get(pair, 0)))
+    return {
+        "links": links,
+        "found_no_room": seen.found_no_room,
+        "agrees": dict(seen.table) == dict(table),
+    }
 
 
 def _link_status(pair: Pair, link: Link, dropped: Dropped, swallowed: int) -> dict[str, Any]:

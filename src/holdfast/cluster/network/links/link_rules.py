@@ -9,7 +9,7 @@ by name, and these counts outlive the chain's changes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cluster.network import link_table
@@ -47,10 +47,12 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What nft says is in force."""
+    """What is in force, and what did not arrive."""
 
     table: Table
     dropped: Mapping[Pair, Dropped]  # of every link that was ever broken
+    swallowed: Mapping[Pair, int] = field(default_factory=dict)  # answers
+    found_no_room: int = 0  # packets of slowed links
 
 
 def transaction(

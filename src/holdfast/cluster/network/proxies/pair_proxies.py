@@ -19,7 +19,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,7 +27,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.link_table import WHOLE, Pair, Table, changed_pairs
+from holdfast.cluster.network.link_table import WHOLE, Table, changed_pairs
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_rules import InForce
 from holdfast.cluster.network.relays import relay
@@ -86,10 +85,7 @@ class ProxyLinks:
                 self._relays.end((client, node))
 
     def look(self) -> InForce:
-        return InForce(self._table, {})
-
-    def swallowed(self) -> Mapping[Pair, int]:
-        return self._relays.swallowed()
+        return InForce(self._table, {}, self._relays.swallowed())
 
     def close(self) -> None:
         for listener, _, _ in self._listeners:
