@@ -35,12 +35,12 @@ NETWORK: tuple[Mutation, ...] = (
         tests=(f"{TEST_TABLE}::test_each_pair_is_by_itself",),
     ),
     one(
-        "a link that is healed leads to no chain",
-        "a link is cut for good",
+        "a link's chain says what holds now, and nothing of before",
+        "a link that is only to lose some packets stays cut",
         RULES,
-        "    if was.is_whole != becomes.is_whole:\n",
-        "    if was.is_whole:\n",
-        tests=(f"{TEST_CUTS}::test_what_is_cut_is_cut_and_nothing_else",),
+        '    lines = [] if was.is_whole else [f"flush chain ip {TABLE} {chain}"]\n',
+        "    lines = []\n",
+        tests=(f"{TEST_TABLE}::test_a_transaction_has_what_differs_and_no_more",),
     ),
     one(
         "what a chain dropped is counted under its link's name",
@@ -55,7 +55,7 @@ NETWORK: tuple[Mutation, ...] = (
         "a call that is repeated undoes what came between",
         AGENT,
         "        if name is not None and name in self._answers:\n",
-        "        if name is not None and name not in self._answers and not self._answers:\n",
+        "        if name is not None and name in self._answers and not line:\n",
         tests=(f"{TEST_LINKS}::test_one_request_sent_twice_is_done_once",),
     ),
     one(

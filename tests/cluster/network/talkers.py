@@ -96,6 +96,11 @@ class Talker(AbstractContextManager["Talker"]):
             raise RefusedError(said["error"])
         return said["value"]
 
+    def dial_and_hear(self, *, timeout: float, **dialled: Any) -> None:
+        """Connect and wait for what comes. RefusedError, sooner or later, where that is a reset."""
+        self.do("connect", name="dialled", timeout=timeout, **dialled)
+        self.do("receive", name="dialled", timeout=timeout)
+
     def do(self, what: str, **arguments: Any) -> Any:
         self.begin(what, **arguments)
         return self.end()

@@ -39,6 +39,7 @@ def fields(fault: dict[str, Any]) -> Link:
     }[fault["do"]]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

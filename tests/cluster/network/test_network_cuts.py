@@ -90,7 +90,6 @@ def test_one_way(network: Network, talkers: Talkers, links: Links) -> None:
     assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "unheard"
 
 
-@pytest.mark.slow
 def test_reset(network: Network, talkers: Talkers, links: Links) -> None:
     connect(network, talkers, "0", "1")
     links.cut("0", "1", reset=True)
@@ -170,7 +169,6 @@ def test_what_a_cut_dropped_is_counted_and_stays(
     assert dropped()["client-b", "0"] == before + 9
 
 
-@pytest.mark.slow
 def test_asked_twice_it_is_done_once(links: Links) -> None:
     assert len(links.isolate("0")) == 10  # 1, 100, client-a, client-b, host: both ways
     assert links.isolate("0") == []

@@ -187,7 +187,6 @@ def test_a_missing_program_is_named_with_its_package(
         ground.make(folder, small_plan())
 
 
-@pytest.mark.slow
 def test_what_the_kernel_refuses_is_said(folder: Path) -> None:
     """A place whose address is none: `ip` refuses, in the middle of the set-up."""
     plan = small_plan()

@@ -27,7 +27,7 @@ from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 from holdfast.cluster.ports import free_ports
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 IN_VAIN_S = 0.3
 LONG_S = 30.0
@@ -68,6 +68,7 @@ def two(network: Network) -> Iterator[Two]:
         yield Two(network, client, node)
 
 
+@pytest.mark.slow
 def test_a_slow_link_is_slow_and_no_other(network: Network, two: Two, links: Links) -> None:
     assert len(links.slow("client-a", "1", latency="150ms", one_way=True)) == 1
     assert two.connect() >= 0.15  # its SYN was late
@@ -89,6 +90,7 @@ def test_a_slow_link_is_slow_and_no_other(network: Network, two: Two, links: Lin
     assert two.node.do("receive", name="c", timeout=LONG_S) == "in flight"
 
 
+@pytest.mark.slow
 def test_a_rate_and_packets_out_of_order(network: Network, two: Two, links: Links) -> None:
     two.connect()
     links.slow("1", "client-a", rate="1MB/s", one_way=True)
@@ -110,6 +112,7 @@ def test_a_rate_and_packets_out_of_order(network: Network, two: Two, links: Link
     assert numbers != sorted(numbers)
 
 
+@pytest.mark.slow
 def test_swallowed_answers(two: Two, links: Links) -> None:
     two.connect("old")
     assert links.drop_responses("client-a", "1", "Produce") == [("1", "client-a")]
@@ -202,6 +205,7 @@ def own(
     nothing_is_left(str(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
     network, port = own
     links = Links(network.directory)
@@ -209,9 +213,8 @@ def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
         outside = stack.enter_context(Talker([]))
         node = stack.enter_context(Talker(network.prefix("1")))
         door = {"address": "127.0.0.1", "port": port, "timeout": LONG_S}
-        outside.do("connect", name="nobody", **door)
         with pytest.raises(RefusedError, match="ECONNRESET"):  # as it was refused inside
-            outside.do("receive", name="nobody", timeout=LONG_S)
+            outside.dial_and_hear(**door)
         node.do("listen", name="door", port=PORT)
         outside.do("connect", name="c", **door)
         seen = node.do("accept", name="c", listener="door", timeout=LONG_S)

@@ -33,12 +33,11 @@ class Nodes:
         self.proxies, self.talkers, self.port = proxies, talkers, port
         self.links = Links(proxies.directory)
 
-    def connect(self, a: str, b: str, *, source: str | None = None) -> None:
+    def connect(self, a: str, b: str) -> None:
         """Connect from a to b, by its advertised port, and from a's own address."""
         place = self.proxies.plan.place
         dialled = {"address": place(b).address, "port": self.port, "timeout": LONG_S}
-        source = place(a).address if source is None else source
-        self.talkers[a].do("connect", name=b, source=source, **dialled)
+        self.talkers[a].do("connect", name=b, source=place(a).address, **dialled)
 
     def accept(self, a: str, b: str, timeout: float = LONG_S) -> None:
         self.talkers[b].do("accept", name=a, listener="door", timeout=timeout)
@@ -103,9 +102,9 @@ def test_who_dials_from_no_place_is_the_host(nodes: Nodes) -> None:
     nodes.links.isolate("host", reset=True)
     nodes.connect("client-a", "1")
     nodes.accept("client-a", "1")
-    nodes.connect("client-a", "0", source="127.0.0.1")
+    dialled = {"address": nodes.proxies.plan.place("0").address, "port": nodes.port}
     with pytest.raises(RefusedError, match="ECONNRESET"):
-        nodes.talkers["client-a"].do("receive", name="0", timeout=LONG_S)
+        nodes.talkers["client-a"].dial_and_hear(timeout=LONG_S, source="127.0.0.1", **dialled)
 
 
 def test_what_relays_can_t_do_is_said_and_nothing_changes(nodes: Nodes) -> None:
