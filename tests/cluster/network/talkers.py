@@ -34,6 +34,7 @@ def send(name, text): sockets[name].sendall(text.encode())
 def receive(name, timeout):
     sockets[name].settimeout(timeout)
     return sockets[name].recv(1 << 16).decode()
+def finish(name): sockets[name].shutdown(socket.SHUT_WR)
 def close(name): sockets.pop(name).close()
 def datagrams(name, port=0):
     sockets[name] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

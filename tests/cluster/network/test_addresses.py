@@ -62,7 +62,9 @@ def test_without_zones_there_is_one_place_for_clients() -> None:
     assert names(plan, "brokers") == names(plan, "controllers") == ["0"]
 
 
-@pytest.mark.parametrize("zone", ["all", "0", "host", "A", "a_b", "", "a" * 21, "brokers"])
+@pytest.mark.parametrize(
+    "zone", ["all", "0", "host", "A", "a_b", "", "a" * 21, "brokers", "client-a"]
+)
 def test_names_that_no_zone_can_have(zone: str) -> None:
     with pytest.raises(UsageError, match="can't be named"):
         plan_network([record(0, BROKER)], (zone,))

@@ -70,14 +70,16 @@ MAKERS = """
 import os, sys
 from pathlib import Path
 from tests.cluster.network.conftest import MARK, small_plan
-os.environ[MARK] = sys.argv[1]  # of those that it starts, and not its own
 from holdfast.cluster.network import ground
+from holdfast.cluster.ports import free_ports
+os.environ[MARK] = sys.argv[1]  # of those that it starts, and not its own
 folder = Path(sys.argv[1])
+doors = {port: "10.1.0.1:9092" for port in free_ports(1)}
 for line in sys.stdin:
     made = os.fork()
     if made == 0:
         os.close(0)
-        ground.make(folder, small_plan())
+        ground.make(folder, small_plan(), doors=doors)
         print("stands", flush=True)
         while True: os.wait()
     print(made, flush=True)
@@ -123,6 +125,13 @@ def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
     assert len(Links(folder).cut("0", "1")) == 2
     with pytest.raises(ClusterError, match="has a network already"):
         ground.make(folder, small_plan())
+    description = folder / ground.DESCRIPTION
+    told = description.read_text()
+    description.unlink()  # as if that one were in the middle of being made
+    with pytest.raises(ground.GroundError, match="another network is made or stands there"):
+        ground.make(folder, small_plan())
+    description.write_text(told)
+    assert len(Links(folder).heal()) == 2
     network.end()
     with pytest.raises(ClusterError, match="no network"):
         ground.open_network(folder)

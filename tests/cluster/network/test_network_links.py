@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.network.conftest import MARK, nothing_is_left, small_plan
@@ -212,7 +213,7 @@ def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
     with ExitStack() as stack:
         outside = stack.enter_context(Talker([]))
         node = stack.enter_context(Talker(network.prefix("1")))
-        door = {"address": "127.0.0.1", "port": port, "timeout": LONG_S}
+        door: dict[str, Any] = {"address": "127.0.0.1", "port": port, "timeout": LONG_S}
         with pytest.raises(RefusedError, match="ECONNRESET"):  # as it was refused inside
             outside.dial_and_hear(**door)
         node.do("listen", name="door", port=PORT)

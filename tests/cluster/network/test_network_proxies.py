@@ -79,8 +79,14 @@ def test_pairs_are_told_apart_and_cut(nodes: Nodes) -> None:
     nodes.connect("client-a", "0")  # the kernel accepts it, and nobody else does
     with pytest.raises(RefusedError, match="ETIMEDOUT"):
         nodes.accept("client-a", "0", IN_VAIN_S)
+    nodes.talkers["client-a"].do("send", name="0", text="anybody?")
+    nodes.talkers["client-a"].do("finish", name="0")  # whoever gives up is not led on later
+    assert nodes.talkers["client-a"].do("receive", name="0", timeout=LONG_S) == ""
+    nodes.connect("client-a", "0")
+    nodes.talkers["client-a"].do("send", name="0", text="this one")
     nodes.links.heal()
     nodes.accept("client-a", "0")
+    assert nodes.talkers["0"].do("receive", name="client-a", timeout=LONG_S) == "this one"
     assert nodes.talkers["1"].do("receive", name="0", timeout=LONG_S) == "from 0"
 
 

@@ -153,10 +153,10 @@ def _places_of_nodes(nodes: Sequence[NodeRecord], zones: Sequence[str]) -> list[
 
 
 def _refuse_name(zone: str) -> None:
-    if zone in _NAMES_TAKEN or not _ZONE.fullmatch(zone):
+    if zone in _NAMES_TAKEN or zone.startswith("client-") or not _ZONE.fullmatch(zone):
         raise UsageError(
             f"A zone can't be named {zone!r}: up to 20 small letters, digits and dashes, a letter "
-            f"first, and none of {', '.join(sorted(_NAMES_TAKEN))}."
+            f"first, none of {', '.join(sorted(_NAMES_TAKEN))}, and nothing after client-."
         )
 
 

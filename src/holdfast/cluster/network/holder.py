@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import json
 import os
 import select
@@ -44,6 +46,7 @@ def main() -> int:
     try:
         try:
             os.chdir(task["directory"])
+            _claim()
             made |= {*task["files"], *task["others"]}
             _answer({"descriptors": _make(task)})
             for order in lines:
@@ -85,6 +88,15 @@ def _make(task: dict[str, Any]) -> dict[str, int]:
     for name, text in task["files"].items():
         _write(name, text)
     return descriptors
+
+
+def _claim() -> None:
+    """Have the directory for ourselves as long as we live. OSError: another holder has it."""
+    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another network is made or stands there", ".") from None
 
 
 def _enter(descriptor: int) -> None:

@@ -48,6 +48,9 @@ class KernelLinks:
             self._take_in, addresses.ROUTER_ADDRESS, 0, limit=relay.CHUNK_BYTES
         )
         self._relay_port = server.sockets[0].getsockname()[1]
+        if any(link.answers is not None for link in self._table.values()):
+            # An agent before us led them, to a port that was its own.
+            self._nft("-f", "-", text=link_rules.lead(self._plan, self._table, self._relay_port))
 
     async def _take_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         near = relay.End(reader, writer)

@@ -70,10 +70,8 @@ def transaction(
             lines += [f"add counter ip {TABLE} {_name(kind, pair)}" for kind in (_CUT, _LOST)]
             lines.append(f"add chain ip {TABLE} {_name('link', pair)}")
         lines += _change(pair, _addresses(plan, pair), was, becomes)
-    led = _led(after)
-    if led != _led(before):
-        lines += _lead(plan, led, relay_port)
-    return "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{line}\n" for line in lines)
+    return text if _led(after) == _led(before) else text + lead(plan, after, relay_port)
 
 
 def _change(pair: Pair, key: str, was: Link, becomes: Link) -> list[str]:
@@ -93,12 +91,14 @@ def _led(table: Table) -> list[Pair]:
     return [pair for pair, link in table.items() if link.answers is not None]
 
 
-def _lead(plan: Plan, led: Sequence[Pair], relay_port: int) -> list[str]:
-    """Lead clients of these nodes into the relay, and reset what they had before, should any of it
-    still come by (`link_kernel` has these connections ended).
+def lead(plan: Plan, table: Table, relay_port: int) -> str:
+    """Return what leads clients into the relay whose answers are swallowed, and no others.
+
+    What they had before is reset, should any of it still come by (`link_kernel` has it ended).
 
     The chains are there only where somebody is led, since NAT makes the kernel track connections.
     """
+    led = _led(table)
     lines = [
         f"add chain ip {TABLE} lead {{ type nat hook prerouting priority -100; policy accept; }}",
         f"add chain ip {TABLE} led {{ type filter hook forward priority 1; policy accept; }}",
@@ -115,7 +115,7 @@ def _lead(plan: Plan, led: Sequence[Pair], relay_port: int) -> list[str]:
             )
     if not led:
         lines += [f"delete chain ip {TABLE} {chain}" for chain in ("lead", "led")]
-    return lines
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _rules(pair: Pair, link: Link) -> list[str]:

@@ -7,7 +7,7 @@ holds bytes back. Answers can be swallowed. Single packets are not to be seen he
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from holdfast.cluster.network.delays import SlowLink
 from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Table
@@ -16,6 +16,7 @@ from holdfast.cluster.network.relays.answers import Connection, NotFramesError, 
 from holdfast.cluster.network.relays.relay import End
 
 CONNECTIONS_MAX: Final = 2000
+BEGUN_CHUNKS: Final = 4  # of a connection that can't go on yet
 DIAL_TIMEOUT_S: Final = 60.0
 
 
@@ -72,9 +73,8 @@ class Relays:
         ends.add(near)
         try:
             # Whoever dials over a cut link is accepted by the kernel, and then hears nothing.
-            await self.opened(pair)
-            await self.opened(pair[::-1])
-            if near.writer.transport.is_closing():
+            begun = await self._await_opening(pair, near)
+            if begun is None:
                 return
             far = await relay.dial(address, port, DIAL_TIMEOUT_S)
             ends.add(far)
@@ -82,6 +82,8 @@ class Relays:
             frames = None if self.swallowing(pair[::-1]) is None else Connection()
             there, back = _There(self, pair, frames), _Back(self, pair, frames)
             try:
+                for data in begun:
+                    far.writer.write(await there.pass_on(data))
                 await relay.join(near, far, there, back)
             finally:
                 ends.discard(far)
@@ -89,6 +91,38 @@ class Relays:
             near.reset()
         finally:
             ends.discard(near)
+
+    async def _await_opening(self, pair: Pair, near: End) -> list[bytes] | None:
+        """Wait until both directions are open; return what was said meanwhile; None: it has gone.
+
+        Who gives up must not take the place of others until the link is healed.
+        """
+        begun: list[bytes] = []
+        opening = asyncio.create_task(self._both_opened(pair))
+        try:
+            while not opening.done():
+                waited: set[asyncio.Task[Any]] = {opening}
+                if len(begun) < BEGUN_CHUNKS:
+                    reading = asyncio.create_task(near.reader.read(relay.CHUNK_BYTES))
+                    waited.add(reading)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if len(waited) == 1:
+                    continue
+                if not reading.done():
+                    reading.cancel()
+                elif data := reading.result():
+                    begun.append(data)
+                else:
+                    near.writer.close()
+                    return None
+            opening.result()
+            return begun
+        finally:
+            opening.cancel()
+
+    async def _both_opened(self, pair: Pair) -> None:
+        await self.opened(pair)
+        await self.opened(pair[::-1])
 
     def when(self, pair: Pair, size: int) -> float:
         """Return when so many bytes may go on over a link, by the loop's clock."""
