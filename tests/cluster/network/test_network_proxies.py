@@ -5,16 +5,20 @@ Method: relays on the listeners of two nodes; processes that dial from each plac
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.cluster.network.conftest import MARK, nothing_is_left, small_plan
+from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
 from tests.cluster.network.talkers import RefusedError, Talker
 
+from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import possible
+from holdfast.cluster.network import ground, possible
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.proxies import proxy_ground
 from holdfast.cluster.network.proxies.proxy_ground import Proxies
@@ -24,6 +28,7 @@ pytestmark = pytest.mark.process
 
 IN_VAIN_S = 0.3
 LONG_S = 30.0
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Nodes:
@@ -121,6 +126,43 @@ def test_what_relays_can_t_do_is_said_and_nothing_changes(nodes: Nodes) -> None:
     nodes.connect("0", "1")
     nodes.accept("0", "1")
     nodes.say("0", "1", "late, but it comes")
+
+
+SETTLER = """
+import sys
+from pathlib import Path
+from tests.cluster.network.conftest import small_plan
+from holdfast.cluster.network.proxies import proxy_ground
+listeners = {"0": [(int(sys.argv[2]), int(sys.argv[3]))]}
+proxy_ground.make(Path(sys.argv[1]), small_plan(), listeners, settle=sys.argv[4] == "settle")
+"""
+
+
+@pytest.mark.slow
+def test_they_end_with_their_maker_unless_they_are_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+    command = [sys.executable, "-c", SETTLER, str(tmp_path), *map(str, free_ports(2))]
+    subprocess.run([*command, "not"], check=True, cwd=ROOT)
+    nothing_is_left(str(tmp_path), tmp_path)
+    with pytest.raises(ClusterError, match="no proxies"):
+        proxy_ground.open_proxies(tmp_path)
+    subprocess.run([*command, "settle"], check=True, cwd=ROOT)
+    with proxy_ground.open_proxies(tmp_path) as proxies:
+        assert len(Links(tmp_path).cut("0", "1")) == 2
+        with pytest.raises(ground.StandInError, match="has no places"):
+            ground.open_network(tmp_path)
+        os.kill(proxies.pid, 9)
+        processes.wait_until(
+            lambda: not marked_processes(str(tmp_path)), timeout_s=LONG_S, what="its end"
+        )
+        with pytest.raises(ClusterError, match="does not answer"):
+            Links(tmp_path).heal()
+        with pytest.raises(ClusterError, match="have gone"):
+            proxy_ground.open_proxies(tmp_path)
+    subprocess.run([*command, "not"], check=True, cwd=ROOT)  # what was left is in nobody's way
+    nothing_is_left(str(tmp_path), tmp_path)
 
 
 def test_they_can_be_asked_for() -> None:

@@ -58,6 +58,10 @@ class GroundError(ClusterError):
     """No network can be made here; the text says what is missing."""
 
 
+class StandInError(ClusterError):
+    """Proxies stand in for a network (`proxy_ground`): nothing can be entered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servant:
     """A process that serves a network: the agent, or the doors."""
@@ -162,7 +166,7 @@ def make(
 
 
 def open_network(directory: Path) -> Network:
-    """Open the network of a directory. ClusterError when none stands there."""
+    """Open the network of a directory. ClusterError when none stands there, or only proxies do."""
     path = directory.absolute() / DESCRIPTION
     try:
         network = _from_description(path)
@@ -341,6 +345,8 @@ def _from_description(path: Path) -> Network:
     values = json.loads(path.read_bytes())
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']} is not known; this version writes {FORMAT}")
+    if "proxies" in values:
+        raise StandInError(f"Proxies stand in for a network in {path.parent}: it has no places.")
     return Network(
         directory=path.parent,
         plan=addresses.from_json(values["places"]),

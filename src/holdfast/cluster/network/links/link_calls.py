@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,6 +119,7 @@ class Links:
             os.close(folder)
 
     def _unanswered(self, error: Exception) -> ClusterError:
-        ground.open_network(self._directory)  # which says so if there is none any more
+        with suppress(ground.StandInError):
+            ground.open_network(self._directory)  # which says so if there is none any more
         tail = processes.log_tail(self._directory / ground.LOG)
         return ClusterError(f"The agent of the network's links does not answer: {error}. {tail}")

@@ -55,6 +55,21 @@ class Proxies(AbstractContextManager["Proxies"]):
         ground.clear(self.directory)
 
 
+def open_proxies(directory: Path) -> Proxies:
+    """Open the proxies of a directory. ClusterError when none stand there."""
+    directory = directory.absolute()
+    try:
+        values = json.loads((directory / ground.DESCRIPTION).read_bytes())
+        found = Proxies(
+            directory=directory, plan=addresses.from_json(values["places"]), **values["proxies"]
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"There are no proxies in {directory}: {error}.") from None
+    if processes.state(found.pid, found.process) is State.DEAD:
+        raise ClusterError(f"The proxies of {directory} have gone. Start the cluster again.")
+    return found
+
+
 def make(directory: Path, plan: Plan, listeners: Listeners, *, settle: bool = False) -> Proxies:
     """Put a relay on each of these listeners; return when they take connections.
 
