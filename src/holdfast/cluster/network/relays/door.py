@@ -12,7 +12,7 @@ import asyncio
 import socket
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, enter, ground
@@ -30,15 +30,23 @@ class Door:
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
-        self._open = 0
+        # A task that waits for an end whose other side is half-closed is known to nobody else, and
+        # would be collected as garbage.
+        self._open: set[asyncio.Task[Any] | None] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many are let in now."""
+        return len(self._open)
 
     async def let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection. Who can't be led on is reset."""
         near = relay.End(reader, writer)
-        if self._open >= CONNECTIONS_MAX:
+        if self.connections >= CONNECTIONS_MAX:
             near.reset()
             return
-        self._open += 1
+        task = asyncio.current_task()
+        self._open.add(task)
         try:
             far = await relay.dial(*self._target, DIAL_TIMEOUT_S)
         except OSError:  # a TimeoutError, too
@@ -46,7 +54,7 @@ class Door:
         else:
             await relay.join(near, far, relay.Straight(), relay.Straight())
         finally:
-            self._open -= 1
+            self._open.discard(task)
 
 
 def open_port(port: int) -> socket.socket:

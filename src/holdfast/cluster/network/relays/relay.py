@@ -76,6 +76,8 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
         await asyncio.gather(*ways, return_exceptions=True)
         for end in (near, far):
             end.writer.close()
+            with suppress(OSError):
+                await end.writer.wait_closed()
 
 
 async def _carry(source: End, sink: End, passage: Passage) -> None:
