@@ -99,6 +99,14 @@ NETWORK: tuple[Mutation, ...] = (
         tests=(f"{TEST_ANSWERS}::test_exactly_these_are_swallowed",),
     ),
     one(
+        "who has said all still hears, whatever the garbage collector does",
+        "a connection from outside ends by itself",
+        f"{ROOM}/relays/door.py",
+        "        self._open.add(task)\n",
+        "        self._open.discard(task)\n",
+        tests=("tests/cluster/network/test_relay.py::test_who_has_said_all_still_hears",),
+    ),
+    one(
         "what comes back goes by the link back",
         "a cut one way holds up the other direction",
         f"{ROOM}/relays/pair_relays.py",
