@@ -44,12 +44,17 @@ def marked_processes(value: str) -> list[int]:
 
 
 def nothing_is_left(value: str, folder: Path) -> None:
-    """Assert that no marked process and no file stays."""
-    wait_until(
-        lambda: not marked_processes(value) and not any(folder.iterdir()),
-        timeout_s=30,
-        what=f"the end of {marked_processes(value)} and of {[*folder.iterdir()]}",
-    )
+    """Assert that no marked process and no file stays. What does all the same is ended here."""
+    try:
+        wait_until(
+            lambda: not marked_processes(value) and not any(folder.iterdir()),
+            timeout_s=30,
+            what=f"the end of {marked_processes(value)} and of {[*folder.iterdir()]}",
+        )
+    finally:
+        for process in marked_processes(value):
+            with suppress(ProcessLookupError):
+                os.kill(process, 9)
 
 
 @pytest.fixture(scope="session")
