@@ -17,6 +17,7 @@ from mutations_growth import GROWTH
 from mutations_iceberg import ICEBERG
 from mutations_lag import LAG
 from mutations_members import MEMBERS
+from mutations_network import NETWORK
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_places import PLACES
@@ -42,6 +43,7 @@ MUTATIONS = (
     *TOOLS,
     *BOUNDS,
     *PLACES,
+    *NETWORK,
     *ANSWERS,
     *CLUSTERS,
     *COLUMNS,

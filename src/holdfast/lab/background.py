@@ -88,6 +88,7 @@ SINK_KILLS: Final = (*DRIVER, "holdfast/lab/postgresql.py", *_SINK_KILLS, *_KILL
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/background.py",  # the files and the counting
     *_SINK_KILLS,
+    "holdfast/cluster/network",
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
     "holdfast/lab/soak/pipeline_campaigns.py",

@@ -1,0 +1,117 @@
+"""Bugs in a network that breaks: links that are not what was asked for, and what is left behind."""
+
+from __future__ import annotations
+
+from mutation import Mutation, one
+
+ROOM = "cluster/network"
+TABLE = f"{ROOM}/link_table.py"
+RULES = f"{ROOM}/links/link_rules.py"
+AGENT = f"{ROOM}/links/link_agent.py"
+HOLDER = f"{ROOM}/holder.py"
+TEST_TABLE = "tests/cluster/network/test_link_table.py"
+TEST_GROUND = "tests/cluster/network/test_network_ground.py"
+TEST_LINKS = "tests/cluster/network/test_network_links.py"
+TEST_CUTS = "tests/cluster/network/test_network_cuts.py"
+TEST_PROXIES = "tests/cluster/network/test_network_proxies.py"
+TEST_DELAYS = "tests/cluster/network/test_delays.py"
+TEST_ANSWERS = "tests/cluster/network/test_answers.py"
+
+NETWORK: tuple[Mutation, ...] = (
+    one(
+        "whoever is isolated can still be seen by the observer",
+        "the lab is cut from what it watches",
+        TABLE,
+        "        if place.name not in inside and place.kind is not Kind.OBSERVER\n",
+        "        if place.name not in inside\n",
+        tests=(f"{TEST_TABLE}::test_isolating_leaves_the_inside_and_the_observer",),
+    ),
+    one(
+        "a cut one way is a cut one way",
+        "nobody hears whom a one-way cut lets speak",
+        TABLE,
+        "dict.fromkeys([next(directions)] if one_way else directions)",
+        "dict.fromkeys(directions)",
+        tests=(f"{TEST_TABLE}::test_each_pair_is_by_itself",),
+    ),
+    one(
+        "a link's chain says what holds now, and nothing of before",
+        "a link that is only to lose some packets stays cut",
+        RULES,
+        '    lines = [] if was.is_whole else [f"flush chain ip {TABLE} {chain}"]\n',
+        "    lines = []\n",
+        tests=(f"{TEST_TABLE}::test_a_transaction_has_what_differs_and_no_more",),
+    ),
+    one(
+        "what a chain dropped is counted under its link's name",
+        "packets vanish and nobody says how many",
+        RULES,
+        '        rules.append(f"{counted} drop")\n',
+        '        rules.append("drop")\n',
+        tests=(f"{TEST_CUTS}::test_what_a_cut_dropped_is_counted_and_stays",),
+    ),
+    one(
+        "a request whose answer was lost is not done again",
+        "a call that is repeated undoes what came between",
+        AGENT,
+        "        if name is not None and name in self._answers:\n",
+        "        if name is not None and name in self._answers and not line:\n",
+        tests=(f"{TEST_LINKS}::test_one_request_sent_twice_is_done_once",),
+    ),
+    one(
+        "the holder removes its files as it ends",
+        "a network that is gone looks as if it stood",
+        HOLDER,
+        "            _remove(name)\n            _remove(name + NEW)\n",
+        "            _remove(name + NEW)\n",
+        tests=(f"{TEST_GROUND}::test_what_is_settled_stays_until_it_is_ended",),
+    ),
+    one(
+        "a holder whose maker has gone ends",
+        "namespaces stay for ever",
+        HOLDER,
+        "        if not part:\n            return\n",
+        "        if not part:\n            select.select([ending], [], [])\n            return\n",
+        tests=(f"{TEST_GROUND}::test_killed_makers_leave_nothing",),
+    ),
+    one(
+        "a pid that was given away is not entered",
+        "a command runs in a stranger's network",
+        f"{ROOM}/enter.py",
+        "        if _identity(process) != identity:\n",
+        "        if not _identity(process):\n",
+        tests=(f"{TEST_GROUND}::test_a_holder_s_pid_given_away_is_not_entered",),
+    ),
+    one(
+        "packets of one link keep their order",
+        "jitter reorders what was not to be reordered",
+        f"{ROOM}/delays.py",
+        "max(self._last_us, passed + self.how.latency_us + jitter)",
+        "passed + self.how.latency_us + jitter",
+        tests=(f"{TEST_DELAYS}::test_latency_and_jitter_keep_the_order",),
+    ),
+    one(
+        "as many answers are swallowed as were named",
+        "a client loses more than the experiment says",
+        f"{ROOM}/relays/answers.py",
+        "swallowing.swallowed < swallowing.what.count",
+        "swallowing.swallowed <= swallowing.what.count",
+        tests=(f"{TEST_ANSWERS}::test_exactly_these_are_swallowed",),
+    ),
+    one(
+        "who has said all still hears, whatever the garbage collector does",
+        "a connection from outside ends by itself",
+        f"{ROOM}/relays/door.py",
+        "        self._open.add(task)\n",
+        "        self._open.discard(task)\n",
+        tests=("tests/cluster/network/test_relay.py::test_who_has_said_all_still_hears",),
+    ),
+    one(
+        "what comes back goes by the link back",
+        "a cut one way holds up the other direction",
+        f"{ROOM}/relays/pair_relays.py",
+        "        await self._relays.opened(self._pair[::-1])\n",
+        "        await self._relays.opened(self._pair)\n",
+        tests=(f"{TEST_PROXIES}::test_one_way_and_reset",),
+    ),
+)

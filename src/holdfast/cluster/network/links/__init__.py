@@ -1,0 +1,1 @@
+"""The links of a network: what is asked of them, and what puts it in force."""

@@ -1,0 +1,125 @@
+"""Asks the agent of a network's links, over its Unix socket. Methods block, with a bound."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.cluster import processes
+from holdfast.cluster.layout import ClusterError, UsageError
+from holdfast.cluster.network import ground
+
+TIMEOUT_S: Final = 15.0  # nft has ten
+ANSWER_BYTES_MAX: Final = 64 << 20
+_ATTEMPTS: Final = 2
+
+
+class Links:
+    """The links of the network in one directory.
+
+    Names are places (a node by its id, `client-a`, `host`), zones, and the groups `brokers`,
+    `controllers`, `clients`, `all`. Changes hold when the call returns, and return the links that
+    they changed as (from, to). UsageError: it can't be done as it was said.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def cut(
+        self, a: str, b: str, *, one_way: bool = False, reset: bool = False
+    ) -> list[tuple[str, str]]:
+        """Let nothing pass between A and B; with `one_way`, nothing that A sends to B.
+
+        With `reset` who sends TCP is answered with an RST; otherwise packets vanish.
+        """
+        return self._change({"do": "cut", "a": a, "b": b, "one_way": one_way, "reset": reset})
+
+    def isolate(self, name: str, *, reset: bool = False) -> list[tuple[str, str]]:
+        """Cut a node, zone or group from all others but the observer."""
+        return self._change({"do": "isolate", "a": name, "reset": reset})
+
+    def heal(self, a: str | None = None, b: str | None = None) -> list[tuple[str, str]]:
+        """Make links whole: between A and B, all of A, or all there are."""
+        return self._change({"do": "heal", "a": a, "b": b})
+
+    def lose(self, a: str, b: str, share: str, *, one_way: bool = False) -> list[tuple[str, str]]:
+        """Let a share of packets vanish, such as `5%`, each direction by itself."""
+        return self._change({"do": "lose", "a": a, "b": b, "share": share, "one_way": one_way})
+
+    def slow(
+        self,
+        a: str,
+        b: str,
+        *,
+        latency: str | None = None,
+        jitter: str | None = None,
+        rate: str | None = None,
+        reorder: str | None = None,
+        one_way: bool = False,
+    ) -> list[tuple[str, str]]:
+        """Delay packets (`200ms`, give or take `50ms`), and let so much pass (`1MB/s`).
+
+        `reorder`: a share of packets that don't wait, and come before others.
+        """
+        how = {"latency": latency, "jitter": jitter, "rate": rate, "reorder": reorder}
+        return self._change({"do": "slow", "a": a, "b": b, "one_way": one_way, **how})
+
+    def drop_responses(
+        self, client: str, node: str, api: str, *, count: int = 1, close: bool = False
+    ) -> list[tuple[str, str]]:
+        """Swallow so many answers of a node to a client, such as those to `Produce`.
+
+        The connection stays open then, and silent; with `close` it is closed. Connections that
+        there are between the two are reset first.
+        """
+        words = {"a": client, "b": node, "api": api, "count": count, "close": close}
+        return self._change({"do": "drop-responses", **words})
+
+    def status(self) -> dict[str, Any]:
+        """Return what is wrong with which link, and what was dropped (`link_requests.status`)."""
+        return self._ask({"do": "status"})
+
+    def _change(self, request: dict[str, Any]) -> list[tuple[str, str]]:
+        return [(source, target) for source, target in self._ask(request)["changed"]]
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request. One whose answer was lost is sent again: its id makes it be done once."""
+        line = json.dumps({**request, "id": os.urandom(16).hex()}).encode() + b"\n"
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = json.loads(self._exchange(line))
+                break
+            except (OSError, ValueError) as error:
+                if attempt == _ATTEMPTS:
+                    raise self._unanswered(error) from None
+        if "error" in answer:
+            raise (UsageError if answer["usage"] else ClusterError)(answer["error"])
+        assert isinstance(answer, dict)
+        return answer
+
+    def _exchange(self, line: bytes) -> bytes:
+        folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+                asked.settimeout(TIMEOUT_S)
+                asked.connect(f"/proc/self/fd/{folder}/{ground.SOCKET}")
+                asked.sendall(line)
+                received = bytearray()
+                while not received.endswith(b"\n"):
+                    part = asked.recv(1 << 16)
+                    if not part or len(received) > ANSWER_BYTES_MAX:
+                        raise ConnectionResetError("it ended in the middle of an answer")
+                    received += part
+                return bytes(received)
+        finally:
+            os.close(folder)
+
+    def _unanswered(self, error: Exception) -> ClusterError:
+        with suppress(ground.StandInError):
+            ground.open_network(self._directory)  # which says so if there is none any more
+        tail = processes.log_tail(self._directory / ground.LOG)
+        return ClusterError(f"The agent of the network's links does not answer: {error}. {tail}")

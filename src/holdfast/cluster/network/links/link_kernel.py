@@ -1,0 +1,186 @@
+"""Puts the table of links in force in the router's namespace that this process is in: by nft, and
+for slowed links by a switch, which is started when the first one is slowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.network import addresses, entering, ground, link_table
+from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.entering import Holder
+from holdfast.cluster.network.link_table import Link, Pair, Table
+from holdfast.cluster.network.links import link_rules
+from holdfast.cluster.network.links.link_rules import InForce
+from holdfast.cluster.network.relays import relay
+from holdfast.cluster.network.relays.pair_relays import Relays
+
+_TIMEOUT_S: Final = 10.0
+_ORIGINAL_TARGET: Final = 80  # SO_ORIGINAL_DST: where a connection wanted to go before it was led
+
+
+class KernelLinks:
+    """The links as the kernel has them. ClusterError has its words when it refuses."""
+
+    def __init__(self, plan: Plan, tools: Mapping[str, str], holder: Holder, seed: str) -> None:
+        self._plan, self._tools, self._seed = plan, tools, seed
+        # We are in the network's user namespace, which can't be entered again.
+        self._holder = replace(holder, user=False)
+        self._known: set[Pair] = set()  # links that have a chain, broken or not
+        self._relays, self._relay_port = Relays(seed), 0
+        self._table: Table = {}
+        self._switch: subprocess.Popen[bytes] | None = None
+        self._found_no_room = 0
+
+    async def serve(self) -> None:
+        """Take in connections of clients that are led here."""
+        server = await asyncio.start_server(
+            self._take_in, addresses.ROUTER_ADDRESS, 0, limit=relay.CHUNK_BYTES
+        )
+        self._relay_port = server.sockets[0].getsockname()[1]
+        if any(link.answers is not None for link in self._table.values()):
+            # An agent before us led them, to a port that was its own.
+            self._nft("-f", "-", text=link_rules.lead(self._plan, self._table, self._relay_port))
+
+    async def _take_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        near = relay.End(reader, writer)
+        packed = writer.get_extra_info("socket").getsockopt(socket.SOL_IP, _ORIGINAL_TARGET, 16)
+        port, packed_address = struct.unpack_from(">2xH4s", packed)
+        address = socket.inet_ntoa(packed_address)
+        names = {place.address: place.name for place in self._plan.places}
+        client, node = names.get(writer.get_extra_info("peername")[0]), names.get(address)
+        if client is None or node is None:  # one of the router's own
+            near.reset()
+            return
+        await self._relays.carry((client, node), near, address, port)
+
+    def begin(self) -> Table:
+        """Make what all links need unless it is there, and return the table that is in force."""
+        listed = self._nft(*link_rules.LIST, check=False)
+        if listed is None:
+            self._nft("-f", "-", text=link_rules.BASE)
+            return {}
+        found = link_rules.read_back(json.loads(listed))
+        self._known |= found.dropped.keys()
+        self._table = found.table
+        self._configure_switch(found.table)
+        self._relays.change(found.table)
+        return found.table
+
+    def change(self, before: Table, after: Table) -> None:
+        """Make `after` of `before`, all of it or nothing."""
+        text = link_rules.transaction(self._plan, before, after, self._known, self._relay_port)
+        if not text:
+            return
+        # The switch knows how slow a link is before the first packet comes to it, and longer than
+        # any comes.
+        self._configure_switch({**before, **_slowed(after)})
+        self._nft("-f", "-", text=text)
+        # Who was led to the relay just now waits there until this returns.
+        self._relays.change(after)
+        self._table = after
+        self._known |= {*link_table.changed_pairs(before, after)}
+        self._configure_switch(after)
+        for pair in link_table.changed_pairs(before, after):
+            if pair in after and after[pair].answers is not None:
+                self._end_connections(*pair)
+
+    def _end_connections(self, node: str, client: str) -> None:
+        """End what a client has with a node, which sends resets.
+
+        Where the kernel can't do that, the rules reset it with the next packet.
+        """
+        address = self._plan.place(client).address
+        command = [*entering.prefix(self._holder, node, None), self._tools["ss"]]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 - ss, in the node's place
+                [*command, "--kill", "--tcp", "dst", address],
+                capture_output=True,
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
+
+    def look(self) -> InForce:
+        """Return what the kernel has; a switch that died is started again."""
+        if self._switch is not None:
+            self._configure_switch(self._table)
+        listed = self._nft(*link_rules.LIST)
+        assert listed is not None
+        found = link_rules.read_back(json.loads(listed))
+        return replace(found, swallowed=self._relays.swallowed(), found_no_room=self._found_no_room)
+
+    def close(self) -> None:
+        """End the switch, if there is one."""
+        if self._switch is not None:
+            self._switch.kill()
+            self._switch.communicate()
+            self._switch = None
+
+    def _configure_switch(self, table: Table) -> None:
+        slowed = _slowed(table)
+        if self._switch is None or self._switch.poll() is not None:
+            if not slowed:
+                return
+            self.close()
+            self._switch = self._start_switch()
+        texts = {
+            " ".join(self._plan.place(name).address for name in pair): link_table.text_of(link)
+            for pair, link in slowed.items()
+        }
+        assert self._switch.stdin
+        assert self._switch.stdout
+        with suppress(BrokenPipeError):  # what it said is read below
+            self._switch.stdin.write(json.dumps({"links": texts}).encode() + b"\n")
+            self._switch.stdin.flush()
+        said = ground.read_line(self._switch.stdout.fileno(), _TIMEOUT_S)
+        if not said.startswith(b"{"):
+            raise ClusterError(f"Links can't be slowed: the switch says {said.decode()!r}.")
+        self._found_no_room = int(json.loads(said)["dropped"])
+
+    def _start_switch(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", f"{__package__}.switch"]
+        switch = subprocess.Popen(  # noqa: S603 - ours
+            [*command, self._tools["ip"], self._seed],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert switch.stdout
+        said = ground.read_line(switch.stdout.fileno(), ground.MAKE_TIMEOUT_S)
+        if said != b"ready\n":
+            switch.kill()
+            switch.communicate()
+            raise ClusterError(f"Links can't be slowed here: {said.decode().strip()}.")
+        return switch
+
+    def _nft(self, *words: str, text: str = "", check: bool = True) -> str | None:
+        try:
+            done = subprocess.run(  # noqa: S603 - nft, and what we wrote for it
+                [self._tools["nft"], *words],
+                input=text,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ClusterError(f"The links can't be changed: nft: {error}.") from None
+        if done.returncode == 0:
+            return done.stdout
+        if check:
+            raise ClusterError(f"The links can't be changed: nft says {done.stderr.strip()}")
+        return None
+
+
+def _slowed(table: Table) -> dict[Pair, Link]:
+    """Return those links of a table that are slowed, with nothing but that."""
+    return {pair: Link(slow=link.slow) for pair, link in table.items() if link.slow is not None}

@@ -1,0 +1,1 @@
+"""What stands in for a network where namespaces are denied."""

@@ -1,0 +1,1 @@
+"""Relays of TCP connections: doors, and links where connections are what can be seen."""

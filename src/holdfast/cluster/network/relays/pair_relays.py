@@ -1,0 +1,190 @@
+"""Relays between pairs of places, which obey the same table of links as far as TCP allows.
+
+A direction that is cut carries nothing; with resets the connection is reset. One that is slowed
+holds bytes back. Answers can be swallowed. Single packets are not to be seen here, so none is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from holdfast.cluster.network.delays import SlowLink
+from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Table
+from holdfast.cluster.network.relays import relay
+from holdfast.cluster.network.relays.answers import Connection, NotFramesError, Swallowing
+from holdfast.cluster.network.relays.relay import End
+
+CONNECTIONS_MAX: Final = 2000
+BEGUN_CHUNKS: Final = 4  # of a connection that can't go on yet
+DIAL_TIMEOUT_S: Final = 60.0
+
+
+class Relays:
+    """All connections that are relayed, the table they obey, and what is swallowed of which."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._table: Table = {}
+        self._changed = asyncio.Event()
+        self._open: dict[Pair, set[End]] = {}  # by who dialled whom
+        self._slow: dict[Pair, SlowLink] = {}
+        self._swallowing: dict[Pair, Swallowing] = {}
+
+    def change(self, table: Table) -> None:
+        """Obey this table from now on."""
+        self._table = table
+        for pair, link in table.items():
+            known = self._slow.get(pair)
+            if link.slow is not None and (known is None or known.how != link.slow):
+                self._slow[pair] = SlowLink(link.slow, f"{self._seed} {pair}")
+        self._swallowing = {
+            pair: self._swallowing_of(pair, link.answers)
+            for pair, link in table.items()
+            if link.answers is not None
+        }
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for pair in self._open:
+            if Cut.RESET in {self.link(pair).cut, self.link(pair[::-1]).cut}:
+                self.end(pair)
+
+    def _swallowing_of(self, pair: Pair, what: Answers) -> Swallowing:
+        known = self._swallowing.get(pair)
+        return known if known is not None and known.what == what else Swallowing(what)
+
+    def swallowing(self, pair: Pair) -> Swallowing | None:
+        """Return what is swallowed on the way from a node (first) to a client."""
+        return self._swallowing.get(pair)
+
+    def swallowed(self) -> dict[Pair, int]:
+        """Return how many answers were swallowed on each link where some are."""
+        return {pair: each.swallowed for pair, each in self._swallowing.items()}
+
+    def link(self, pair: Pair) -> Link:
+        return self._table.get(pair, WHOLE)
+
+    async def carry(self, pair: Pair, near: End, address: str, port: int) -> None:
+        """Carry a connection that `pair` has begun to where it wanted to go."""
+        ends = self._open.setdefault(pair, set())
+        if sum(map(len, self._open.values())) >= CONNECTIONS_MAX:
+            near.reset()
+            return
+        ends.add(near)
+        try:
+            # Whoever dials over a cut link is accepted by the kernel, and then hears nothing.
+            begun = await self._await_opening(pair, near)
+            if begun is None:
+                return
+            far = await relay.dial(address, port, DIAL_TIMEOUT_S)
+            ends.add(far)
+            # Whoever begins to swallow resets what there is, so no connection needs it later.
+            frames = None if self.swallowing(pair[::-1]) is None else Connection()
+            there, back = _There(self, pair, frames), _Back(self, pair, frames)
+            try:
+                for data in begun:
+                    far.writer.write(await there.pass_on(data))
+                await relay.join(near, far, there, back)
+            finally:
+                ends.discard(far)
+        except OSError:  # nobody there
+            near.reset()
+        finally:
+            ends.discard(near)
+
+    async def _await_opening(self, pair: Pair, near: End) -> list[bytes] | None:
+        """Wait until both directions are open; return what was said meanwhile; None: it has gone.
+
+        Who gives up must not take the place of others until the link is healed.
+        """
+        begun: list[bytes] = []
+        opening = asyncio.create_task(self._both_opened(pair))
+        try:
+            while not opening.done():
+                waited: set[asyncio.Task[Any]] = {opening}
+                if len(begun) < BEGUN_CHUNKS:
+                    reading = asyncio.create_task(near.reader.read(relay.CHUNK_BYTES))
+                    waited.add(reading)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if len(waited) == 1:
+                    continue
+                if not reading.done():
+                    reading.cancel()
+                elif data := reading.result():
+                    begun.append(data)
+                else:
+                    near.writer.close()
+                    return None
+            opening.result()
+            return begun
+        finally:
+            opening.cancel()
+
+    async def _both_opened(self, pair: Pair) -> None:
+        await self.opened(pair)
+        await self.opened(pair[::-1])
+
+    def when(self, pair: Pair, size: int) -> float:
+        """Return when so many bytes may go on over a link, by the loop's clock."""
+        slow = self._slow.get(pair)
+        if self.link(pair).slow is None or slow is None:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        leaves_us = slow.admit(int(now * 1e6), size)
+        if leaves_us is None:  # nothing may be lost here: the reader is what is held up
+            return now
+        slow.left(size)
+        return leaves_us / 1e6
+
+    async def opened(self, pair: Pair) -> None:
+        """Return when something may pass a link. ConnectionResetError: nothing will."""
+        while self.link(pair).cut is Cut.DROP:
+            await self._changed.wait()
+        if self.link(pair).cut is Cut.RESET:
+            raise ConnectionResetError
+
+    def end(self, pair: Pair) -> None:
+        """Reset what this pair has begun."""
+        for end in self._open.get(pair, ()):
+            end.reset()
+
+
+class _There:
+    """From who dialled to whom."""
+
+    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
+        self._relays, self._pair, self._frames = relays, pair, frames
+
+    def when(self, size: int) -> float:
+        return self._relays.when(self._pair, size)
+
+    async def pass_on(self, data: bytes) -> bytes:
+        await self._relays.opened(self._pair)
+        try:
+            if self._frames is not None:
+                self._frames.asked(data)
+        except NotFramesError:
+            raise ConnectionResetError from None
+        return data
+
+
+class _Back:
+    """From whom was dialled to who did."""
+
+    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
+        self._relays, self._pair, self._frames = relays, pair, frames
+
+    def when(self, size: int) -> float:
+        return self._relays.when(self._pair[::-1], size)
+
+    async def pass_on(self, data: bytes) -> bytes:
+        await self._relays.opened(self._pair[::-1])
+        if self._frames is None:
+            return data
+        try:
+            kept, ends = self._frames.answered(data, self._relays.swallowing(self._pair[::-1]))
+        except NotFramesError:
+            raise ConnectionResetError from None
+        if ends:
+            raise ConnectionResetError
+        return kept

@@ -1,0 +1,79 @@
+"""Goal: a slowed link's packets leave when they should, and from one seed always then.
+
+Method: packets at made-up moments, and what the schedule says of each.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.cluster.network.delays import BACKLOG_BYTES_MIN, WAITING_BYTES_MAX, SlowLink
+from holdfast.cluster.network.link_table import Slow
+
+PACKETS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(60, 65_000)), max_size=50)
+
+
+def leave(link: SlowLink, packets: list[tuple[int, int]]) -> list[tuple[int, int, int | None]]:
+    """Return of packets (microseconds after the one before, size): came, size, leaves."""
+    now_us, found = 0, []
+    for gap_us, size in packets:
+        now_us += gap_us
+        found.append((now_us, size, link.admit(now_us, size)))
+    return found
+
+
+@given(PACKETS, st.integers(0, 5_000))
+def test_latency_and_jitter_keep_the_order(packets: list[tuple[int, int]], jitter_us: int) -> None:
+    how = Slow(latency_us=5_000, jitter_us=jitter_us)
+    last = 0
+    for came, _, leaves in leave(SlowLink(how, "1"), packets):
+        assert leaves is not None
+        assert leaves >= last, "a packet that overtakes another"
+        assert leaves in range(came + 5_000 - jitter_us, came + 5_001 + jitter_us) or leaves == last
+        last = leaves
+
+
+@given(PACKETS, st.integers(10_000, 10_000_000))
+def test_a_rate_is_never_exceeded(packets: list[tuple[int, int]], rate: int) -> None:
+    """Behind any packet that had to wait for nothing, so many bytes take so long."""
+    passed, begun, free = 0, 0, 0
+    for came, size, leaves in leave(SlowLink(Slow(rate=rate), "1"), packets):
+        if leaves is None:
+            continue
+        if came >= free:
+            passed, begun = 0, came
+        passed, free = passed + size, leaves
+        assert leaves >= begun + passed * 1_000_000 // rate - len(packets)
+
+
+def test_some_don_t_wait() -> None:
+    link = SlowLink(Slow(latency_us=1_000_000, reorder=2_500), "1")
+    found = [link.admit(number, 100) == number for number in range(1000)]
+    assert 150 < sum(found) < 350
+
+
+@given(PACKETS)
+def test_one_seed_is_one_schedule(packets: list[tuple[int, int]]) -> None:
+    how = Slow(latency_us=5_000, jitter_us=5_000, rate=1_000_000, reorder=1_000)
+    assert leave(SlowLink(how, "7"), packets) == leave(SlowLink(how, "7"), packets)
+
+
+def test_seeds_differ() -> None:
+    how = Slow(latency_us=5_000, jitter_us=5_000)
+    packets = [(20_000, 100)] * 20
+    assert leave(SlowLink(how, "7"), packets) != leave(SlowLink(how, "8"), packets)
+
+
+def test_what_waits_is_bounded() -> None:
+    """A rate's backlog is a second, or a few of the largest packets; all else in bytes."""
+    link = SlowLink(Slow(rate=1_000), "1")
+    took = sum(link.admit(0, 1_000) is not None for _ in range(1_000))
+    assert took == BACKLOG_BYTES_MIN // 1_000 + 1
+    assert link.dropped == 1_000 - took
+    link = SlowLink(Slow(latency_us=1_000_000), "1")
+    size = 64_000
+    fits = WAITING_BYTES_MAX // size
+    assert [link.admit(0, size) is None for _ in range(fits + 1)] == [False] * fits + [True]
+    link.left(size)
+    assert link.admit(0, size) is not None

@@ -1,0 +1,185 @@
+"""Goal: each command makes of a table what it says, and the kernel's words say the same.
+
+Method: a model that knows of each pair what is wrong with it, and random commands; what is read
+back of nft's own listing. Rules in force are seen in `test_network_cuts.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cluster.network.conftest import small_plan
+
+from holdfast.cluster.layout import UsageError
+from holdfast.cluster.network import amounts, link_table
+from holdfast.cluster.network.link_table import Cut, Link, Slow, Table
+from holdfast.cluster.network.links import link_requests, link_rules
+
+PLAN = small_plan()
+NAMES = ["0", "1", "100", "client-a", "client-b", "host", "a", "b", "brokers", "clients", "all"]
+FAULTS: list[dict[str, Any]] = [
+    {"do": "cut"},
+    {"do": "cut", "reset": True},
+    {"do": "lose", "share": "5%"},
+    {"do": "slow", "latency": "200ms", "jitter": "50ms", "rate": "1MB/s", "reorder": "1%"},
+    {"do": "heal"},
+]
+
+
+def fields(fault: dict[str, Any]) -> Link:
+    slow = Slow(latency_us=200_000, jitter_us=50_000, rate=1_000_000, reorder=100)
+    return {
+        "cut": Link(cut=Cut.RESET if fault.get("reset") else Cut.DROP),
+        "lose": Link(lose=500),
+        "slow": Link(slow=slow),
+        "heal": Link(),
+    }[fault["do"]]
+
+
+@pytest.mark.slow
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(FAULTS), st.sampled_from(NAMES), st.sampled_from(NAMES), st.booleans()
+        ),
+        max_size=12,
+    )
+)
+def test_each_pair_is_by_itself(
+    commands: list[tuple[dict[str, Any], str, str, bool]],
+) -> None:
+    model: dict[tuple[str, str], Link] = {}
+    table: Table = {}
+    for fault, a, b, one_way in commands:
+        request = {**fault, "a": a, "b": b}
+        if fault["do"] != "heal":
+            request["one_way"] = one_way
+        one, other = ([place.name for place in PLAN.members(name)] for name in (a, b))
+        pairs = {(x, y) for x in one for y in other if x != y}
+        if fault["do"] == "heal" or not one_way:
+            pairs |= {(y, x) for x, y in pairs}
+        if not pairs:
+            with pytest.raises(UsageError, match="one place"):
+                link_requests.decide(PLAN, table, request)
+            continue
+        for pair in pairs:
+            was, becomes = model.get(pair, Link()), fields(fault)
+            model[pair] = (
+                becomes
+                if fault["do"] == "heal"
+                else Link(
+                    cut=becomes.cut or was.cut,
+                    lose=becomes.lose or was.lose,
+                    slow=becomes.slow or was.slow,
+                )
+            )
+        after = link_requests.decide(PLAN, table, request)
+        assert after == {pair: link for pair, link in model.items() if link != Link()}
+        assert link_requests.decide(PLAN, after, request) == after, "twice is once"
+        table = after
+
+
+def test_isolating_leaves_the_inside_and_the_observer() -> None:
+    table = link_table.isolate(PLAN, {}, "a", reset=True)
+    inside, outside = {"0", "100", "client-a"}, {"1", "client-b", "host"}
+    expected = {(x, y) for x in inside for y in outside} | {(y, x) for x in inside for y in outside}
+    assert table == dict.fromkeys(expected, Link(cut=Cut.RESET))
+    with pytest.raises(UsageError, match="nothing to isolate it from"):
+        link_table.isolate(PLAN, {}, "all")
+
+
+def test_healing_one_heals_all_its_links() -> None:
+    table = link_table.cut(PLAN, {}, "0", "1")
+    table = link_table.lose(PLAN, table, "0", "host", 100)
+    table = link_table.cut(PLAN, table, "1", "client-a", one_way=True)
+    assert link_table.heal(PLAN, table, "0") == {("1", "client-a"): Link(cut=Cut.DROP)}
+    assert link_table.heal(PLAN, table) == {}
+
+
+slows = st.builds(
+    lambda latency_us, less, rate, reorder: Slow(
+        latency_us=latency_us, jitter_us=latency_us // less, rate=rate, reorder=reorder
+    ),
+    st.integers(1, 60_000_000),
+    st.integers(1, 9),
+    st.integers(0, 10**12),
+    st.integers(0, 10_000),
+)
+LINKS = st.builds(
+    lambda cut, lose, slow: Link(cut=cut, lose=lose, slow=slow),
+    st.none() | st.sampled_from(Cut),
+    st.integers(0, 10_000),
+    st.none() | slows,
+)
+
+
+@given(LINKS)
+def test_a_link_in_words_and_back(link: Link) -> None:
+    text = link_table.text_of(link)
+    assert link_table.from_text(text) == link
+    assert len(text) <= 127, "nft's comments have at most 128 bytes"
+
+
+@pytest.mark.parametrize("text", ["cut=off", "slow=1,2", "hold=1", "cut"])
+def test_words_that_are_no_link(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any of its kinds
+        link_table.from_text(text)
+
+
+def test_a_transaction_has_what_differs_and_no_more() -> None:
+    cut = link_table.cut(PLAN, {}, "0", "1", one_way=True)
+    both = link_table.slow(PLAN, cut, "0", "1", Slow(latency_us=1000), one_way=True)
+    assert link_rules.transaction(PLAN, cut, cut) == ""
+    assert link_rules.transaction(PLAN, {}, cut).splitlines() == [
+        "add counter ip holdfast cut/0/1",
+        "add counter ip holdfast lost/0/1",
+        "add chain ip holdfast link/0/1",
+        'add rule ip holdfast link/0/1 continue comment "cut=drop"',
+        "add rule ip holdfast link/0/1 counter name cut/0/1 drop",
+        "add element ip holdfast links { 10.1.0.1 . 10.1.0.2 : jump link/0/1 }",
+    ]
+    assert link_rules.transaction(PLAN, cut, both, {("0", "1")}).splitlines() == [
+        "flush chain ip holdfast link/0/1",
+        'add rule ip holdfast link/0/1 continue comment "cut=drop slow=1000,0,0,0"',
+        "add rule ip holdfast link/0/1 counter name cut/0/1 drop",
+        "add element ip holdfast slowed { 10.1.0.1 . 10.1.0.2 }",
+    ]
+    assert link_rules.transaction(PLAN, both, {}, {("0", "1")}).splitlines() == [
+        "flush chain ip holdfast link/0/1",
+        "delete element ip holdfast links { 10.1.0.1 . 10.1.0.2 }",
+        "delete element ip holdfast slowed { 10.1.0.1 . 10.1.0.2 }",
+    ]
+
+
+REQUESTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "'do' is None; it can be cut, isolate"),
+    ({"do": ["cut"]}, "'do' is"),
+    ({"do": "cut", "a": "0"}, "cut needs 'b'"),
+    ({"do": "cut", "a": "0", "b": 1}, "'b' is a text, not 1"),
+    ({"do": "cut", "a": "0", "b": "1", "one_way": "yes"}, "true or false"),
+    ({"do": "cut", "a": "0", "b": "1", "share": "5%"}, "cut does not know 'share'"),
+    ({"do": "heal", "b": "1"}, "'b' is there without 'a'"),
+    ({"do": "lose", "a": "0", "b": "1", "share": "5"}, "'5' is not a share such as 5%"),
+    ({"do": "slow", "a": "0", "b": "1"}, "takes --latency, --rate or both"),
+    ({"do": "slow", "a": "0", "b": "1", "latency": "1s", "jitter": "2s"}, "more than --latency"),
+    ({"do": "slow", "a": "0", "b": "1", "rate": "1MB/s", "reorder": "1%"}, "needs a --latency"),
+    ({"do": "slow", "a": "0", "b": "1", "rate": "0.1kB/s"}, "less than 1kB/s"),
+    ({"do": "slow", "a": "0", "b": "1", "latency": "2h"}, "not a time"),
+    ({"do": "slow", "a": "0", "b": "1", "latency": "61s"}, "more than a minute"),
+]
+
+
+@pytest.mark.parametrize(("request_", "words"), REQUESTS, ids=[words for _, words in REQUESTS])
+def test_what_is_not_understood_is_named(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        link_requests.decide(PLAN, {}, request_)
+
+
+def test_amounts() -> None:
+    assert [amounts.time_us(text) for text in ("200ms", "1.5s", "50us")] == [200_000, 1_500_000, 50]
+    rates = [amounts.rate(text) for text in ("1MB/s", "500kbit/s", "1.5 GB/s")]
+    assert rates == [1_000_000, 62_500, 1_500_000_000]
+    assert [amounts.share(text) for text in ("5%", "0.01%", "100%")] == [500, 1, 10_000]

@@ -1,0 +1,192 @@
+"""Goal: what is cut is cut, nothing else is, and healing heals.
+
+Method: real sockets of real processes, each in a place of a real network. A packet that vanishes is
+seen by waiting for it in vain, half a second at most; all else answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.cluster.network.talkers import RefusedError, Talker
+
+from holdfast.cluster.layout import UsageError
+from holdfast.cluster.network.ground import Network
+from holdfast.cluster.network.links.link_calls import Links
+
+pytestmark = pytest.mark.process
+
+IN_VAIN_S = 0.3
+LONG_S = 30.0
+Talkers = dict[str, Talker]
+PORT = 9092
+
+
+@pytest.fixture(scope="module")
+def talkers(network: Network) -> Iterator[Talkers]:
+    """One process in each of these places, which listens on PORT."""
+    with ExitStack() as stack:
+        found = {
+            name: stack.enter_context(Talker(network.prefix(name)))
+            for name in ("0", "1", "client-a", "client-b", "observer")
+        }
+        for each in found.values():
+            each.do("listen", name="door", port=PORT)
+        yield found
+
+
+def connect(network: Network, talkers: Talkers, a: str, b: str) -> None:
+    """Connect from a to b: what it has as `b` is what that has as `a`."""
+    address = network.plan.place(b).address
+    talkers[a].do("connect", name=b, address=address, port=PORT, timeout=LONG_S)
+    seen = talkers[b].do("accept", name=a, listener="door", timeout=LONG_S)
+    assert seen == network.plan.place(a).address
+
+
+def fails(network: Network, talkers: Talkers, a: str, b: str, how: str) -> None:
+    """Try to connect from a to b, which ends so; in vain where it would end by time alone."""
+    address = network.plan.place(b).address
+    timeout = IN_VAIN_S if how == "ETIMEDOUT" else LONG_S
+    with pytest.raises(RefusedError, match=how):
+        talkers[a].do("connect", name="failed", address=address, port=PORT, timeout=timeout)
+
+
+def say(talkers: Talkers, a: str, b: str, text: str, timeout: float = LONG_S) -> None:
+    """Say something over a connection that is there, and hear it there."""
+    talkers[a].do("send", name=b, text=text)
+    assert talkers[b].do("receive", name=a, timeout=timeout) == text
+
+
+@pytest.mark.slow
+def test_what_is_cut_is_cut_and_nothing_else(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    connect(network, talkers, "0", "1")
+    assert links.cut("0", "1") == [("0", "1"), ("1", "0")]
+    for a, b in (("0", "1"), ("1", "0")):
+        fails(network, talkers, a, b, "ETIMEDOUT")
+    connect(network, talkers, "client-a", "1")
+    connect(network, talkers, "client-a", "0")
+    # What stood before is not closed: it is silent, and goes on when the link is whole again.
+    talkers["0"].do("send", name="1", text="still there?")
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        talkers["1"].do("receive", name="0", timeout=IN_VAIN_S)
+    assert links.heal("1", "0") == [("0", "1"), ("1", "0")]
+    assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "still there?"
+    connect(network, talkers, "1", "0")
+
+
+@pytest.mark.slow
+def test_one_way(network: Network, talkers: Talkers, links: Links) -> None:
+    connect(network, talkers, "0", "1")
+    links.cut("0", "1", one_way=True)
+    say(talkers, "1", "0", "heard")  # it is not acknowledged, but it is heard
+    talkers["0"].do("send", name="1", text="unheard")
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        talkers["1"].do("receive", name="0", timeout=IN_VAIN_S)
+    links.heal()
+    assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "unheard"
+
+
+def test_reset(network: Network, talkers: Talkers, links: Links) -> None:
+    connect(network, talkers, "0", "1")
+    links.cut("0", "1", reset=True)
+    talkers["0"].do("send", name="1", text="anybody?")
+    with pytest.raises(RefusedError, match="ECONNRESET"):
+        talkers["0"].do("receive", name="1", timeout=LONG_S)
+    fails(network, talkers, "1", "0", "ECONNREFUSED")
+    links.heal()
+    connect(network, talkers, "1", "0")
+
+
+@pytest.mark.slow
+def test_a_zone_is_isolated_and_the_observer_is_not(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    links.isolate("a")
+    connect(network, talkers, "client-a", "0")  # both in a
+    connect(network, talkers, "client-b", "1")  # both in b
+    for place in ("0", "1"):
+        connect(network, talkers, "observer", place)
+    for a, b in (("client-a", "1"), ("1", "0")):
+        fails(network, talkers, a, b, "ETIMEDOUT")
+    links.heal("a")
+    connect(network, talkers, "1", "0")
+    connect(network, talkers, "client-a", "1")
+
+
+def test_a_port_on_which_nobody_listens_refuses_at_once(network: Network, talkers: Talkers) -> None:
+    """A node that was killed leaves its address: who dials is refused, and need not wait."""
+    address = network.plan.place("100").address
+    with pytest.raises(RefusedError, match="ECONNREFUSED"):
+        talkers["0"].do("connect", name="100", address=address, port=PORT, timeout=LONG_S)
+
+
+@pytest.mark.slow
+def test_lost_packets_are_counted(network: Network, talkers: Talkers, links: Links) -> None:
+    sent, share = 1000, 0.5
+    port = talkers["1"].do("datagrams", name="datagrams")
+    talkers["0"].do("datagrams", name="datagrams")
+    links.lose("0", "1", "50%", one_way=True)
+    address = network.plan.place("1").address
+    arrived = 0
+    for first in range(0, sent, 100):  # a socket's buffer has room for so many
+        talkers["0"].do(
+            "throw", name="datagrams", address=address, port=port, first=first, count=100
+        )
+        (link,) = (each for each in links.status()["links"] if each["lose"])
+        lost = link["dropped"]["lost"]
+        expected = first + 100 - lost - arrived
+        got = talkers["1"].do("catch", name="datagrams", count=expected, timeout=LONG_S)
+        assert len(got) == expected
+        arrived += len(got)
+    assert (link["from"], link["to"], link["lose"]) == ("0", "1", share)
+    # Ten standard deviations from the middle: whoever loses none, or all, is found.
+    assert abs(lost - sent * share) < 160
+
+
+@pytest.mark.slow
+def test_what_a_cut_dropped_is_counted_and_stays(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    def dropped() -> dict[tuple[str, str], int]:
+        return {(e["from"], e["to"]): e["dropped"]["cut"] for e in links.status()["links"]}
+
+    before = dropped().get(("client-b", "0"), 0)
+    talkers["client-b"].do("datagrams", name="datagrams")
+    links.cut("client-b", "0")
+    address = network.plan.place("0").address
+    throw = {"name": "datagrams", "address": address, "port": 9, "first": 0}
+    talkers["client-b"].do("throw", **throw, count=7)
+    assert dropped()["client-b", "0"] == before + 7
+    assert links.status()["agrees"]
+    links.heal()
+    talkers["client-b"].do("throw", **throw, count=3)
+    links.cut("client-b", "0")
+    talkers["client-b"].do("throw", **throw, count=2)
+    assert dropped()["client-b", "0"] == before + 9
+
+
+def test_asked_twice_it_is_done_once(links: Links) -> None:
+    assert len(links.isolate("0")) == 10  # 1, 100, client-a, client-b, host: both ways
+    assert links.isolate("0") == []
+    assert links.cut("0", "1") == []
+    assert len(links.heal("0", "brokers")) == 2
+    assert links.heal("0", "brokers") == []
+    assert len(links.heal("0")) == 8
+
+
+def test_errors_name_what_there_is(links: Links) -> None:
+    with pytest.raises(UsageError, match=r"no '7' in this network. There are 0, 1, 100, client-a"):
+        links.cut("0", "7")
+    with pytest.raises(UsageError, match=r"\(is brokers meant\?\)"):
+        links.isolate("broker")
+    with pytest.raises(UsageError, match="they are one place"):
+        links.cut("0", "0")
+    with pytest.raises(UsageError, match="nothing is done to it"):
+        links.isolate("observer")
+    with pytest.raises(UsageError, match="more than all"):
+        links.lose("0", "1", "101%")
+    assert links.status()["agrees"]

@@ -1,0 +1,231 @@
+"""Goal: a network is there or it is not, whatever ends whoever makes it.
+
+Method: makers that are killed at random moments of the set-up and behind it; networks that are to
+stay, and holders that are killed. Processes are found by a mark in their environment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
+
+from holdfast.cluster import processes
+from holdfast.cluster.layout import ClusterError, UsageError
+from holdfast.cluster.network import ground, possible
+from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.entering import Holder
+from holdfast.cluster.network.links.link_calls import Links
+from holdfast.cluster.network.possible import Possibility
+
+pytestmark = pytest.mark.process
+
+MAKER = """
+import sys
+from pathlib import Path
+from tests.cluster.network.conftest import small_plan
+from holdfast.cluster.network import ground
+print("begins", flush=True)
+ground.make(Path(sys.argv[1]), small_plan(), settle=sys.argv[2:] == ["settle"])
+print("stands", flush=True)
+sys.stdin.read()
+"""
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _only_where_it_can_be(possibility: Possibility) -> None:
+    if possibility.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {possibility.reason}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory of which nothing is left at the end, nor of the processes that had its mark."""
+    where = tmp_path / "network"
+    where.mkdir()
+    monkeypatch.setenv(MARK, str(where))
+    yield where
+    nothing_is_left(str(where), where)
+
+
+def maker(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", MAKER, str(folder), *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT)
+
+
+# One process that has imported everything, and becomes a maker over and over: it is told when.
+MAKERS = """
+import os, sys
+from pathlib import Path
+from tests.cluster.network.conftest import MARK, small_plan
+from holdfast.cluster.network import ground
+from holdfast.cluster.ports import free_ports
+os.environ[MARK] = sys.argv[1]  # of those that it starts, and not its own
+folder = Path(sys.argv[1])
+doors = {port: "10.1.0.1:9092" for port in free_ports(1)}
+for line in sys.stdin:
+    made = os.fork()
+    if made == 0:
+        os.close(0)
+        ground.make(folder, small_plan(), doors=doors)
+        print("stands", flush=True)
+        while True: os.wait()
+    print(made, flush=True)
+    os.waitpid(made, 0)
+"""
+
+
+@pytest.mark.slow
+def test_killed_makers_leave_nothing(folder: Path) -> None:
+    """Twenty moments: a share of the time that one takes which is left alone."""
+    randomness = random.Random(16)
+    command = [sys.executable, "-c", MAKERS, str(folder)]
+    plain = {name: value for name, value in os.environ.items() if name != MARK}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=plain) as makers:
+        assert makers.stdin
+        assert makers.stdout
+        whole_s = 0.0
+        for moment in range(21):
+            makers.stdin.write(b"\n")
+            makers.stdin.flush()
+            while (line := makers.stdout.readline()) == b"stands\n":
+                pass  # of the one before, which was killed behind its end
+            maker = int(line)
+            begun = time.monotonic()
+            stands = [makers.stdout] if moment == 0 else []
+            bound_s = 60.0 if moment == 0 else randomness.uniform(0, 1.1 * whole_s)
+            if select.select(stands, [], [], bound_s)[0]:  # of the first, when it stands
+                assert makers.stdout.readline() == b"stands\n"
+                whole_s = time.monotonic() - begun
+            os.kill(maker, 9)
+            nothing_is_left(str(folder), folder)
+        makers.kill()
+
+
+@pytest.mark.slow
+def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
+    with maker(folder, "settle") as gone:
+        assert gone.stdout
+        assert [gone.stdout.readline() for _ in range(2)] == [b"begins\n", b"stands\n"]
+        gone.kill()
+    network = ground.open_network(folder)
+    assert len(Links(folder).cut("0", "1")) == 2
+    with pytest.raises(ClusterError, match="has a network already"):
+        ground.make(folder, small_plan())
+    description = folder / ground.DESCRIPTION
+    told = description.read_text()
+    description.unlink()  # as if that one were in the middle of being made
+    with pytest.raises(ground.GroundError, match="another network is made or stands there"):
+        ground.make(folder, small_plan())
+    description.write_text(told)
+    assert len(Links(folder).heal()) == 2
+    network.end()
+    with pytest.raises(ClusterError, match="no network"):
+        ground.open_network(folder)
+
+
+@pytest.mark.slow
+def test_a_holder_that_was_killed_is_cleared_away(folder: Path) -> None:
+    network = ground.make(folder, small_plan())
+    os.kill(network.holder.pid, 9)
+    processes.wait_until(
+        lambda: not marked_processes(str(folder)), timeout_s=30, what="the agent to follow"
+    )
+    with pytest.raises(ClusterError, match="has gone: process"):
+        ground.open_network(folder)
+    entered = subprocess.run(network.prefix("0"), capture_output=True, check=False)
+    assert b"the network has gone: its holder" in entered.stderr
+    with ground.make(folder, small_plan()):
+        assert len(Links(folder).cut("0", "1")) == 2
+    network.end()
+
+
+@pytest.mark.slow
+def test_a_holder_s_pid_given_away_is_not_entered(folder: Path) -> None:
+    """The pid of a process that holds no network, with another one's start."""
+    with ground.make(folder, small_plan()) as network:
+        holder = network.holder
+        network.holder = Holder(
+            pid=os.getpid(), process=holder.process, user=False, descriptors=holder.descriptors
+        )
+        entered = subprocess.run([*network.prefix("0"), "true"], capture_output=True, check=False)
+        network.holder = holder
+    assert entered.returncode == 126
+    assert b"the network has gone" in entered.stderr
+
+
+@pytest.mark.slow
+def test_who_enters_keeps_its_pid_and_sees_the_names(folder: Path) -> None:
+    with ground.make(folder, small_plan()) as network:
+        command = [*network.prefix("1"), "sh", "-c", "echo $$; cat /etc/hosts /etc/resolv.conf"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as entered:
+            assert entered.stdout
+            pid, *hosts = entered.stdout.read().splitlines()
+        assert int(pid) == entered.pid
+        assert "10.1.0.1 node-0" in hosts
+        assert hosts[-1] == "10.4.0.1 observer", "and no name server"
+        with pytest.raises(UsageError, match="no place '7'"):
+            network.prefix("7")
+        missing = subprocess.run(
+            [*network.prefix("1"), "/no/such"], capture_output=True, check=False
+        )
+        assert (missing.returncode, missing.stderr) == (
+            127,
+            b"enter: /no/such: No such file or directory\n",
+        )
+
+
+def test_a_missing_program_is_named_with_its_package(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "nft" else name)
+    with pytest.raises(ground.GroundError, match=r"install Debian's nftables \(nft\)"):
+        ground.make(folder, small_plan())
+
+
+def test_what_the_kernel_refuses_is_said(folder: Path) -> None:
+    """A place whose address is none: `ip` refuses, in the middle of the set-up."""
+    plan = small_plan()
+    broken = Plan((*plan.places[:1], replace(plan.places[1], address="x")))
+    with pytest.raises(ground.GroundError, match=r"No network can be made here: .*ip: .*x"):
+        ground.make(folder, broken)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root is unprivileged in every test")
+def test_who_is_not_root_has_a_network_as_well() -> None:
+    """All of it: namespaces, a rule, packets; as the user that owns nothing."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+    script = "from holdfast.cluster.network import possible; print(repr(possible.look({})))"
+    command = [*words, sys.executable, "-B", "-P", "-c", script]
+    if subprocess.run([*command[:-1], "import holdfast"], check=False).returncode != 0:
+        pytest.skip("another user can't read this environment")
+    found = subprocess.run(
+        command, cwd="/", capture_output=True, text=True, check=True, env={"PATH": os.defpath}
+    )
+    assert found.stdout == "Possibility(how='namespaces', reason='')\n"
+
+
+@pytest.mark.slow
+def test_where_namespaces_are_denied_that_is_said() -> None:
+    """A user namespace that allows no others, and a process in it without any capability."""
+    script = "from holdfast.cluster.network import possible; print(possible.look({}))"
+    denied = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "
+    denied += f'--inh-caps=-all {sys.executable} -B -P -c "{script}"'
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", denied]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("No network can be made here: unshare: unshare failed: ")
+    assert "Links are broken by proxies between the nodes instead." in found.stdout

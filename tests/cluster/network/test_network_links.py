@@ -1,0 +1,240 @@
+"""Goal: slow links are slow, swallowed answers are gone, doors lead in, and the agent stays.
+
+Method: as in `test_network_cuts.py`. Of time only what can't be shorter is asserted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.network.conftest import MARK, nothing_is_left, small_plan
+from tests.cluster.network.talkers import RefusedError, Talker
+
+from holdfast.cluster import processes
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.network import ground, possible
+from holdfast.cluster.network.ground import Network
+from holdfast.cluster.network.links import link_agent
+from holdfast.cluster.network.links.link_calls import Links
+from holdfast.cluster.network.possible import Possibility
+from holdfast.cluster.ports import free_ports
+
+pytestmark = pytest.mark.process
+
+IN_VAIN_S = 0.3
+LONG_S = 30.0
+PORT = 9092
+PRODUCE, METADATA = 0, 3
+
+
+class Two:
+    """A client and a node with a connection between them."""
+
+    def __init__(self, network: Network, client: Talker, node: Talker) -> None:
+        self.network, self.client, self.node = network, client, node
+
+    def connect(self, name: str = "c") -> float:
+        """Connect anew; return how long that took the client."""
+        address = self.network.plan.place("1").address
+        begun = time.monotonic()
+        self.client.do("connect", name=name, address=address, port=PORT, timeout=LONG_S)
+        took = time.monotonic() - begun
+        self.node.do("accept", name=name, listener="door", timeout=LONG_S)
+        return took
+
+    def ask(self, api: int, correlation: int) -> str:
+        """Send a request of this API and an answer to it, and return what the client gets."""
+        request = struct.pack(">ihhi", 10, api, 1, correlation) + b"ab"
+        self.client.do("send", name="c", text=request.decode())
+        assert self.node.do("receive", name="c", timeout=LONG_S) == request.decode()
+        self.node.do("send", name="c", text=(struct.pack(">ii", 6, correlation) + b"xy").decode())
+        return str(self.client.do("receive", name="c", timeout=IN_VAIN_S))
+
+
+@pytest.fixture(scope="module")
+def two(network: Network) -> Iterator[Two]:
+    with ExitStack() as stack:
+        client = stack.enter_context(Talker(network.prefix("client-a")))
+        node = stack.enter_context(Talker(network.prefix("1")))
+        node.do("listen", name="door", port=PORT)
+        yield Two(network, client, node)
+
+
+@pytest.mark.slow
+def test_a_slow_link_is_slow_and_no_other(network: Network, two: Two, links: Links) -> None:
+    assert len(links.slow("client-a", "1", latency="150ms", one_way=True)) == 1
+    assert two.connect() >= 0.15  # its SYN was late
+    with Talker(network.prefix("0")) as other:
+        address = network.plan.place("1").address
+        two.node.do("datagrams", name="datagrams", port=PORT)
+        for place in (two.client, other):
+            place.do("datagrams", name="datagrams")
+        throw = {"name": "datagrams", "address": address, "port": PORT, "count": 1}
+        two.client.do("throw", **throw, first=1)
+        other.do("throw", **throw, first=2)
+        got = two.node.do("catch", name="datagrams", count=2, timeout=LONG_S)
+        assert got == [2, 1], "what was sent later by a link that is not slow is there first"
+    two.client.do("send", name="c", text="in flight")
+    links.cut("client-a", "1")  # judged where it leaves
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        two.node.do("receive", name="c", timeout=2 * IN_VAIN_S)
+    links.heal()
+    assert two.node.do("receive", name="c", timeout=LONG_S) == "in flight"
+
+
+@pytest.mark.slow
+def test_a_rate_and_packets_out_of_order(network: Network, two: Two, links: Links) -> None:
+    two.connect()
+    links.slow("1", "client-a", rate="1MB/s", one_way=True)
+    size = 400_000
+    begun = time.monotonic()
+    two.node.begin("send", name="c", text="x" * size)
+    got = 0
+    while got < size:
+        got += len(two.client.do("receive", name="c", timeout=LONG_S))
+    assert time.monotonic() - begun >= 0.3  # the first packets pass as a burst
+    two.node.end()
+    links.slow("1", "client-a", latency="30ms", reorder="20%", one_way=True)
+    port = two.client.do("datagrams", name="caught")
+    address = network.plan.place("client-a").address
+    two.node.do("datagrams", name="thrown")
+    two.node.do("throw", name="thrown", address=address, port=port, first=0, count=100)
+    numbers = two.client.do("catch", name="caught", count=100, timeout=LONG_S)
+    assert sorted(numbers) == [*range(100)]
+    assert numbers != sorted(numbers)
+
+
+@pytest.mark.slow
+def test_swallowed_answers(two: Two, links: Links) -> None:
+    two.connect("old")
+    assert links.drop_responses("client-a", "1", "Produce") == [("1", "client-a")]
+    with pytest.raises(RefusedError, match="ECONNRESET"):  # what there was is reset
+        two.client.do("receive", name="old", timeout=LONG_S)
+    two.connect()
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        two.ask(PRODUCE, 1)
+    assert two.ask(METADATA, 2).endswith("xy")
+    assert two.ask(PRODUCE, 3).endswith("xy"), "one was to be swallowed"
+    (link,) = (each for each in links.status()["links"] if each["answers"])
+    assert link["answers"] == {"api": "Produce", "count": 1, "close": False, "swallowed": 1}
+    links.drop_responses("client-a", "1", "Produce", close=True)
+    with pytest.raises(RefusedError, match="ECONNRESET"):
+        two.ask(PRODUCE, 4)
+    links.heal()
+    two.connect()
+    assert two.ask(PRODUCE, 5).endswith("xy")
+
+
+def raw(network: Network, data: bytes) -> bytes:
+    """Send something to the agent, and return all that it says until it closes or waits."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asked:
+        asked.settimeout(LONG_S)
+        asked.connect(str(network.socket))
+        asked.sendall(data)
+        asked.shutdown(socket.SHUT_WR)
+        said = b""
+        while part := asked.recv(1 << 16):
+            said += part
+        return said
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"cut 0 1\n", "one line of JSON"),
+        (b"[" * 30_000 + b"\n", "one line of JSON"),
+        (b"\xff\xfe\n", "one line of JSON"),
+        (b"[]\n", "a JSON object"),
+        (b'{"do": "cut", "a": "0", "b": "9"}\n', "There are 0, 1, 100"),
+        (b'{"do": "cut", "id": 7}\n', "'id' is a text"),
+        (b'{"do": "' + b"x" * 70_000 + b'"}\n', "at most 65536 bytes"),
+    ],
+    ids=["words", "deep", "bytes", "list", "node", "id", "long"],
+)
+def test_bad_input_is_answered_and_survived(
+    network: Network, links: Links, line: bytes, words: str
+) -> None:
+    answer = json.loads(raw(network, line))
+    assert words in answer["error"]
+    assert answer["usage"]
+    assert links.status()["agrees"]
+
+
+def test_one_request_sent_twice_is_done_once(network: Network, links: Links) -> None:
+    line = b'{"do": "cut", "a": "0", "b": "1", "id": "same"}\n'
+    first, second = (json.loads(each) for each in raw(network, line + line).splitlines())
+    assert first == second == {"changed": [["0", "1"], ["1", "0"]]}
+    links.heal()
+    assert json.loads(raw(network, line)) == first
+    cut = [each for each in links.status()["links"] if each["cut"]]
+    assert cut == [], "it was done before"
+
+
+def test_too_many_connections_are_refused(network: Network, links: Links) -> None:
+    with ExitStack() as stack:
+        for _ in range(link_agent.CONNECTIONS_MAX):
+            idle = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+            idle.connect(str(network.socket))
+        assert b"others are asking" in raw(network, b"{}\n")
+    processes.wait_until(
+        lambda: b"others are asking" not in raw(network, b"{}\n"), timeout_s=LONG_S, what="room"
+    )
+    assert links.status()["agrees"]
+
+
+@pytest.fixture
+def own(
+    possibility: Possibility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Network, int]]:
+    """A network of one test's own, and a door to place 1."""
+    if possibility.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {possibility.reason}")
+    monkeypatch.setenv(MARK, str(tmp_path))
+    (port,) = free_ports(1)
+    doors = {port: f"{small_plan().place('1').address}:{PORT}"}
+    with ground.make(tmp_path, small_plan(), doors=doors) as made:
+        yield made, port
+    nothing_is_left(str(tmp_path), tmp_path)
+
+
+@pytest.mark.slow
+def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
+    network, port = own
+    links = Links(network.directory)
+    with ExitStack() as stack:
+        outside = stack.enter_context(Talker([]))
+        node = stack.enter_context(Talker(network.prefix("1")))
+        door: dict[str, Any] = {"address": "127.0.0.1", "port": port, "timeout": LONG_S}
+        with pytest.raises(RefusedError, match="ECONNRESET"):  # as it was refused inside
+            outside.dial_and_hear(**door)
+        node.do("listen", name="door", port=PORT)
+        outside.do("connect", name="c", **door)
+        seen = node.do("accept", name="c", listener="door", timeout=LONG_S)
+        assert seen == network.plan.place("host").address
+        outside.do("send", name="c", text="in")
+        assert node.do("receive", name="c", timeout=LONG_S) == "in"
+        links.cut("host", "1")
+        node.do("send", name="c", text="out")
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            outside.do("receive", name="c", timeout=IN_VAIN_S)
+        (agent,) = (each for each in network.servants if each.name == "links.link_agent")
+        os.kill(agent.pid, 9)
+        with pytest.raises(ClusterError, match="does not answer"):
+            links.heal()
+        network.servants += (
+            ground.start_servant(network, "links.link_agent", [str(network.directory)]),
+        )
+        assert [each["cut"] for each in links.status()["links"]] == ["drop", "drop"]
+        assert len(links.heal()) == 2
+        assert outside.do("receive", name="c", timeout=LONG_S) == "out"
+        node.do("close", name="c")
+        assert outside.do("receive", name="c", timeout=LONG_S) == ""

@@ -1,0 +1,172 @@
+"""Goal: where namespaces are denied, the same commands cut the same links, as far as TCP allows.
+
+Method: relays on the listeners of two nodes; processes that dial from each place's address.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
+from tests.cluster.network.talkers import RefusedError, Talker
+
+from holdfast.cluster import processes
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.network import ground, possible
+from holdfast.cluster.network.links.link_calls import Links
+from holdfast.cluster.network.proxies import proxy_ground
+from holdfast.cluster.network.proxies.proxy_ground import Proxies
+from holdfast.cluster.ports import free_ports
+
+pytestmark = pytest.mark.process
+
+IN_VAIN_S = 0.3
+LONG_S = 30.0
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Nodes:
+    """A process for each place, and relays before the listeners of 0 and 1."""
+
+    def __init__(self, proxies: Proxies, talkers: dict[str, Talker], port: int) -> None:
+        self.proxies, self.talkers, self.port = proxies, talkers, port
+        self.links = Links(proxies.directory)
+
+    def connect(self, a: str, b: str) -> None:
+        """Connect from a to b, by its advertised port, and from a's own address."""
+        place = self.proxies.plan.place
+        dialled = {"address": place(b).address, "port": self.port, "timeout": LONG_S}
+        self.talkers[a].do("connect", name=b, source=place(a).address, **dialled)
+
+    def accept(self, a: str, b: str, timeout: float = LONG_S) -> None:
+        self.talkers[b].do("accept", name=a, listener="door", timeout=timeout)
+
+    def say(self, a: str, b: str, text: str, timeout: float = LONG_S) -> None:
+        """Say something over the connection between them, and hear it there."""
+        self.talkers[a].do("send", name=b, text=text)
+        assert self.talkers[b].do("receive", name=a, timeout=timeout) == text
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    monkeypatch.setenv(MARK, str(tmp_path))
+    advertised, own = free_ports(2)
+    listeners = {"0": [(advertised, own)], "1": [(advertised, own)]}
+    with ExitStack() as stack:
+        stack.callback(nothing_is_left, str(tmp_path), tmp_path)
+        proxies = stack.enter_context(proxy_ground.make(tmp_path, small_plan(), listeners))
+        talkers = {name: stack.enter_context(Talker([])) for name in ("0", "1", "client-a")}
+        for name in ("0", "1"):
+            address = proxies.plan.place(name).address
+            talkers[name].do("listen", name="door", address=address, port=own)
+        yield Nodes(proxies, talkers, advertised)
+
+
+@pytest.mark.slow
+def test_pairs_are_told_apart_and_cut(nodes: Nodes) -> None:
+    nodes.connect("0", "1")
+    nodes.accept("0", "1")
+    nodes.say("0", "1", "before")
+    assert nodes.links.cut("0", "1") == [("0", "1"), ("1", "0")]
+    nodes.connect("client-a", "1")
+    nodes.accept("client-a", "1")
+    nodes.say("client-a", "1", "not cut")
+    for a, b in (("0", "1"), ("1", "0")):
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            nodes.say(a, b, f"from {a}", IN_VAIN_S)
+    nodes.links.cut("client-a", "0")
+    nodes.connect("client-a", "0")  # the kernel accepts it, and nobody else does
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        nodes.accept("client-a", "0", IN_VAIN_S)
+    nodes.talkers["client-a"].do("send", name="0", text="anybody?")
+    nodes.talkers["client-a"].do("finish", name="0")  # whoever gives up is not led on later
+    assert nodes.talkers["client-a"].do("receive", name="0", timeout=LONG_S) == ""
+    nodes.connect("client-a", "0")
+    nodes.talkers["client-a"].do("send", name="0", text="this one")
+    nodes.links.heal()
+    nodes.accept("client-a", "0")
+    assert nodes.talkers["0"].do("receive", name="client-a", timeout=LONG_S) == "this one"
+    assert nodes.talkers["1"].do("receive", name="0", timeout=LONG_S) == "from 0"
+
+
+@pytest.mark.slow
+def test_one_way_and_reset(nodes: Nodes) -> None:
+    nodes.connect("0", "1")
+    nodes.accept("0", "1")
+    nodes.links.cut("0", "1", one_way=True)
+    nodes.say("1", "0", "heard")
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        nodes.say("0", "1", "unheard", IN_VAIN_S)
+    nodes.links.cut("0", "1", reset=True)
+    for a, b in (("0", "1"), ("1", "0")):
+        with pytest.raises(RefusedError, match="ECONNRESET"):
+            nodes.talkers[a].do("receive", name=b, timeout=LONG_S)
+
+
+def test_who_dials_from_no_place_is_the_host(nodes: Nodes) -> None:
+    nodes.links.isolate("host", reset=True)
+    nodes.connect("client-a", "1")
+    nodes.accept("client-a", "1")
+    dialled = {"address": nodes.proxies.plan.place("0").address, "port": nodes.port}
+    with pytest.raises(RefusedError, match="ECONNRESET"):
+        nodes.talkers["client-a"].dial_and_hear(timeout=LONG_S, source="127.0.0.1", **dialled)
+
+
+def test_what_relays_can_t_do_is_said_and_nothing_changes(nodes: Nodes) -> None:
+    with pytest.raises(ClusterError, match="only in a network of its own"):
+        nodes.links.lose("0", "1", "5%")
+    assert nodes.links.status() == {"links": [], "found_no_room": 0, "agrees": True}
+    assert len(nodes.links.slow("0", "1", latency="20ms", rate="1MB/s")) == 2
+    nodes.connect("0", "1")
+    nodes.accept("0", "1")
+    nodes.say("0", "1", "late, but it comes")
+
+
+SETTLER = """
+import sys
+from pathlib import Path
+from tests.cluster.network.conftest import small_plan
+from holdfast.cluster.network.proxies import proxy_ground
+listeners = {"0": [(int(sys.argv[2]), int(sys.argv[3]))]}
+proxy_ground.make(Path(sys.argv[1]), small_plan(), listeners, settle=sys.argv[4] == "settle")
+"""
+
+
+@pytest.mark.slow
+def test_they_end_with_their_maker_unless_they_are_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+    command = [sys.executable, "-c", SETTLER, str(tmp_path), *map(str, free_ports(2))]
+    subprocess.run([*command, "not"], check=True, cwd=ROOT)
+    nothing_is_left(str(tmp_path), tmp_path)
+    with pytest.raises(ClusterError, match="no proxies"):
+        proxy_ground.open_proxies(tmp_path)
+    subprocess.run([*command, "settle"], check=True, cwd=ROOT)
+    with proxy_ground.open_proxies(tmp_path) as proxies:
+        assert len(Links(tmp_path).cut("0", "1")) == 2
+        with pytest.raises(ground.StandInError, match="has no places"):
+            ground.open_network(tmp_path)
+        os.kill(proxies.pid, 9)
+        processes.wait_until(
+            lambda: not marked_processes(str(tmp_path)), timeout_s=LONG_S, what="its end"
+        )
+        with pytest.raises(ClusterError, match="does not answer"):
+            Links(tmp_path).heal()
+        with pytest.raises(ClusterError, match="have gone"):
+            proxy_ground.open_proxies(tmp_path)
+    subprocess.run([*command, "not"], check=True, cwd=ROOT)  # what was left is in nobody's way
+    nothing_is_left(str(tmp_path), tmp_path)
+
+
+def test_they_can_be_asked_for() -> None:
+    found = possible.look({possible.VARIABLE: possible.PROXIES})
+    assert found.how == possible.PROXIES
+    assert "HOLDFAST_NETWORK=proxies" in str(found)
+    assert "all clients are one" in str(found)
