@@ -14,8 +14,9 @@ import pytest
 import sqlalchemy as sql
 from pyspark.sql import types as spark
 from sqlalchemy.engine import Connection, Engine
-from tests.pipelines import sql_writer
+from tests.pipelines import parquet_writer, sql_writer
 
+from holdfast.lab.pipelines.pipeline import DATABASE_COMMIT, TAKEN_IN
 from holdfast.lab.scenarios.pipelines import driver_killed
 from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import open_engine
@@ -233,7 +234,7 @@ def test_a_driver_is_killed_where_the_lab_says(
         watch(place)
     for number in range(2):
         reached.clear()  # of the batch before: the second one has rows
-        what = sql_writer.batch(number)
+        what = parquet_writer.batch(number)
         work = decide(what, store.memory(), (), store.query)
         due = [n for move in work.moves for n in range(move.begin, move.end)]
         store.commit(what, work, sql_writer.staged(store, what, due) if due else None)
@@ -241,8 +242,8 @@ def test_a_driver_is_killed_where_the_lab_says(
     at = -1
     for step in way:
         at = reached.index(step, at + 1)
-    rows = reached.index((driver_killed.TAKEN_IN, "after"))
-    committed = reached.index((driver_killed.DATABASE_COMMIT, "after"), rows)
+    rows = reached.index((TAKEN_IN, "after"))
+    committed = reached.index((DATABASE_COMMIT, "after"), rows)
     assert (
         said
         == {
