@@ -31,6 +31,7 @@ from pyspark.sql import functions as f
 
 from engines import ROOT, STEADY, Holdfast, machine
 from holdfast.lab import postgresql
+from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.pipelines import write
 from holdfast.pipelines.session import local_session
 from spark import PARTITIONS, fill
@@ -140,12 +141,12 @@ def send(bootstrap: str, rate: int, seconds: float) -> int:
 
 
 def workers_mb() -> float:
-    """Return the most that one of Spark's Python workers has held, in MB."""
+    """Return the most that one of our Python workers has held, in MB; others may have theirs."""
     found = [0.0]
-    for path in Path("/proc").glob("[0-9]*"):
+    for pid in below(os.getpid()):
         with suppress(OSError, StopIteration):
-            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
-                lines = (path / "status").read_text().splitlines()
+            if "pyspark.daemon" in command(pid):
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
                 peak = next(line for line in lines if line.startswith("VmHWM:"))
                 found.append(int(peak.split()[1]) / 1024)
     return max(found)

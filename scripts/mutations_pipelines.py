@@ -65,10 +65,10 @@ PIPELINES: tuple[Mutation, ...] = (
     ),
     one(
         "pipelines: what a batch without rows lacked is in no snapshot of Iceberg's",
-        "such a batch makes no snapshot, and the next one's property replaces what it said",
-        "pipelines/sinks/turns.py",
-        '"gaps": [*self._untold(over), *told_gaps(batch, work)],',
-        '"gaps": told_gaps(batch, work),',
+        "it adds no file, and only a snapshot shows what the log lacked",
+        "pipelines/sinks/iceberg/store.py",
+        'if adds or told["gaps"]:',
+        "if adds:",
         tests=(f"{_TESTS}iceberg_store.py",),
     ),
     one(

@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
+from holdfast.lab.soak import pipeline_campaigns
 from holdfast.wire.messages import API_NAMES, module_name
 
 
@@ -179,6 +180,16 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
             ],
         ),
         (
+            pipeline_campaigns.EXERCISED,
+            [
+                "holdfast.lab.soak.pipeline_campaigns",
+                *(f"holdfast.lab.scenarios.pipelines.{one}" for one in pipeline_campaigns.MODULES),
+                "holdfast.pipelines.proving.copying",
+                "holdfast.node.__main__",
+                "pyspark_holdfast",
+            ],
+        ),
+        (
             background.DRIVER,
             ["holdfast.pipelines.stateful", "pyspark_holdfast", "holdfast.lab.soak.stateful_truth"],
         ),
@@ -205,6 +216,11 @@ def test_the_folders_hold_all_that_a_proof_imports(
     inside = tuple(folder.removesuffix(".py").replace("/", ".") for folder in folders)
     outside = {name for name in needed if not f"{name}.".startswith(tuple(f"{i}." for i in inside))}
     assert not outside
+
+
+def test_a_campaign_of_pipelines_is_told_apart_by_what_it_says_it_exercises() -> None:
+    named = {each.exercises for each in pipeline_campaigns.CAMPAIGNS}
+    assert named == {pipeline_campaigns.EXERCISED}
 
 
 def test_what_is_left_out_is_used_by_nothing_that_is_proven() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sql
 
+from holdfast.cluster.processes import wait_until
 from holdfast.lab.journal import Exit
-from holdfast.lab.pipelines.pipeline import EXACT
+from holdfast.lab.pipelines import driver_process
+from holdfast.lab.pipelines import pipeline as pipeline_module
+from holdfast.lab.pipelines.driver_process import DriverProcess
+from holdfast.lab.pipelines.pipeline import NOTHING_ELSE, ONCE, WHOLE, Pipeline
 from holdfast.lab.pipelines.plain_log import Row
+from holdfast.lab.pipelines.process_trees import is_alive
 from holdfast.lab.pipelines.tables import FilesTable, SqlTable, compare
 from holdfast.lab.prove import prove
 from holdfast.lab.soak import pipeline_campaigns
@@ -53,6 +60,101 @@ def test_a_row_that_is_strange_and_twice_is_strange() -> None:
 def test_many_differences_are_counted_and_some_shown() -> None:
     log = [Row(0, offset, None, None) for offset in range(1_200)]
     assert compare([], log) == "1,200 missing (P0 offset 0, P0 offset 1, P0 offset 2, ...)"
+
+
+class Seen:
+    """Stands for a run, and for a table that has these rows."""
+
+    target = "nowhere"
+    topic = "foo"
+    partitions = (0, 1)
+
+    def __init__(self, folder: Path, rows: list[Row]) -> None:
+        self.history = folder / "history"
+        self._rows = rows
+        self.broken: list[str] = []
+
+    def rows(self) -> list[Row]:
+        return self._rows
+
+    def positions(self) -> dict[int, int]:
+        return {row.partition: row.offset + 1 for row in self._rows}
+
+    def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
+        return condition()
+
+    def check(self, name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+        self.broken += [] if kept else [name]
+        return kept
+
+
+@pytest.mark.parametrize(
+    ("table", "broken"),
+    [
+        (LOG, []),
+        (LOG[1:], [WHOLE]),
+        ([*LOG, LOG[2]], [ONCE]),
+        ([*LOG, Row(2, 7, None, None)], [NOTHING_ELSE]),
+        ([LOG[0], LOG[0]], [WHOLE, ONCE]),
+    ],
+)
+def test_what_is_wrong_breaks_a_check_of_its_own(
+    table: list[Row], broken: list[str], tmp_path: Path
+) -> None:
+    """A control that is to show rows twice must not pass because some are missing."""
+    seen: Any = Seen(tmp_path, table)
+    Pipeline(seen, table=seen).expect_exact(LOG)
+    assert seen.broken == broken
+
+
+@pytest.mark.parametrize(
+    ("behind", "goes_on"), [({}, True), ({0: 4, 1: 4}, True), ({0: 5, 1: 4}, False)]
+)
+def test_rows_that_were_read_before_show_no_progress(
+    behind: dict[int, int], goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of the batch that was under way when a broker died."""
+    monkeypatch.setattr(pipeline_module, "LOOK_S", 0)
+    before = [Row(0, 2, None, None), Row(1, 2, None, None)]
+    after = [Row(0, 4, None, None), Row(1, 4, None, None)]
+    seen: Any = Seen(tmp_path, before)
+    pipeline = Pipeline(seen, table=seen)
+    seen.soon = lambda _condition, _bound_s: setattr(seen, "_rows", after)
+    assert pipeline.expect_progress("then", behind=behind) is goes_on
+
+
+LEAVES = """
+import json, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
+print(json.dumps({"event": "child", "pid": child.pid}), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_driver_stands_still_and_dies_with_what_has_left_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the daemon of Spark's Python workers does."""
+    script = tmp_path / "leaves.py"
+    script.write_text(LEAVES)
+    monkeypatch.setattr(driver_process, "MODULE", "cProfile")  # which runs a script
+    driver = DriverProcess("driver", [str(script)], tmp_path, {})
+    try:
+        wait_until(lambda: driver.told("child"), timeout_s=60, what="a child")
+        child = driver.told("child")[0]["pid"]
+        driver.pause()
+        wait_until(lambda: state(child) == "T", timeout_s=60, what="it to stand still")
+        driver.go_on()
+        wait_until(lambda: state(child) == "S", timeout_s=60, what="it to go on")
+    finally:
+        driver.kill()
+    wait_until(lambda: not is_alive(child), timeout_s=60, what="it to die")
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def test_a_sql_table_is_read_as_a_sink_has_written_it(tmp_path: Path) -> None:
@@ -118,4 +220,4 @@ def test_a_scenario_is_proven_and_says_what_its_table_had(tmp_path: Path) -> Non
     (result,) = outcome.results
     checks = {check.name: check.seen for check in result.checks}
     # Two partitions have four writes, three have three, and the last one has two, of 50 each.
-    assert checks[EXACT] == "950 rows, these"
+    assert checks[WHOLE] == checks[ONCE] == "none of 950"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,32 @@ from holdfast.pipelines.due import Last, Memory, Rows, Work, decide
 from holdfast.pipelines.lines import Lines
 from holdfast.pipelines.planned import Batch, PlanError
 from holdfast.pipelines.sink import ExactlyOnceSink
+from holdfast.pipelines.sinks.store import told_if_full
+
+SQLITE_SAYS = "(sqlite3.OperationalError) database or disk is full"
+
+
+def test_a_disk_that_is_full_at_the_start_is_told_as_any_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever started the driver reads its events, not its traceback."""
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = [
+        *("--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q"),
+        *("--database", f"sqlite:///{tmp_path}/table.db", "--checkpoint", str(tmp_path / "new")),
+    ]
+
+    def full(*_: object) -> None:
+        with told_if_full(tmp_path):
+            raise RuntimeError(SQLITE_SAYS)
+
+    monkeypatch.setattr(driver, "local_session", lambda *_, **__: None)  # which takes a JVM
+    monkeypatch.setattr(driver, "ExactlyOnceSink", lambda *_, **__: full())
+    assert driver.run(parser.parse_args(words), Lines(), lambda frame: frame) == driver.FAILED
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event"] for each in told] == ["session", "failed"]
+    assert str(tmp_path) in told[1]["error"]
 
 
 def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:

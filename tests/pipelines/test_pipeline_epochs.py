@@ -225,11 +225,12 @@ def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
     monkeypatch.setattr(listing_module, "REQUEST_S", 0.3)
     assert listing.reaching({CANNED: 61}).offsets == {CANNED: 60}, "it was asked for long enough"
     assert listing.reaching({CANNED: 59}).offsets == {CANNED: 60}
-    # One that comes after all that the query has read in: it is told, once, what that may mean.
+    # One that comes after all that the query has read in: it is told, once, what that may mean; and
+    # who has looked twice, however long there was between, has met two cuts perhaps.
+    monkeypatch.setattr(listing_module, "OLD_LEADER_S", 0.0)
     assert [listing.ends([CANNED], {CANNED: 9}) for _ in range(2)] == [({}, {})] * 2
     assert sum("this query has read in epoch 9" in line for line in caplog.messages) == 1
     # It stays: that is an error, and no query that stands still for good. Seen to fail: only told.
-    monkeypatch.setattr(listing_module, "OLD_LEADER_S", 0.0)
     with pytest.raises(ListingError, match=r"epoch 9; no other one was found .* fresh checkpoint"):
         listing.ends([CANNED], {CANNED: 9})
     assert listing.ends([CANNED], {CANNED: 3}).offsets == {CANNED: 60}, "a new one is taken"

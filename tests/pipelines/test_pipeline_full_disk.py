@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 from tests.pipelines.full_disk_writer import KINDS
 
 from holdfast.pipelines.fence import FencedError, folder_of
@@ -54,7 +55,20 @@ def test_a_worker_s_report_of_a_full_disk_is_told_too(tmp_path: Path) -> None:
         raise RuntimeError(f"Job aborted: {OSError(errno.ENOSPC, 'No space left on device')}")
 
 
-OTHERS = (FencedError("taken over"), OSError(errno.EACCES, "no"), RuntimeError("disk I/O error"))
+def test_a_disk_that_has_room_is_not_the_only_one_named(tmp_path: Path) -> None:
+    """Rows wait in temporary files, of ours and of Spark's, which may lie on another disk."""
+    with pytest.raises(FullDiskError, match=f"{tmp_path}.*TMPDIR"), told_if_full(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+ROW = "disk 3: No space left on device"
+TWICE = IntegrityError("INSERT INTO logs (line) VALUES (?)", (ROW,), ValueError("UNIQUE failed"))
+OTHERS = (
+    FencedError("taken over"),
+    OSError(errno.EACCES, "no"),
+    RuntimeError("disk I/O error"),
+    TWICE,  # whose row is a log's line
+)
 
 
 @pytest.mark.parametrize("error", OTHERS)

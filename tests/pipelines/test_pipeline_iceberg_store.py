@@ -69,20 +69,22 @@ def work_of(store: IcebergStore, number: int) -> Work:
 
 
 @pytest.mark.slow
-def test_what_the_log_lacked_stands_in_the_next_snapshot_once(tmp_path: Path) -> None:
-    """A batch without rows makes none: what it lacked waits in the property, over a restart too."""
+def test_what_the_log_lacked_stands_in_a_snapshot_once(tmp_path: Path) -> None:
+    """Of a batch without rows in one without files: what is remembered does not grow by gaps."""
     store = begun(tmp_path)
-    write(store, batch(1))
-    nothing = Planned(P, 2, 2, "id", gaps=LACKED[:1])
-    write(store, replace(batch(2), ranges=(nothing,)))
-    assert told(tmp_path)["gaps"] == TOLD_LACKED[:1]
-    again = opened(tmp_path)
-    write(again, replace(batch(2, gaps=LACKED[1:]), number=3))
-    write(again, replace(batch(3), number=4))
+    lacking = batch(1, gaps=LACKED[:1])
+    store.commit(lacking, decide(lacking, store.memory(), (), "q"), staged(store, lacking, []))
     assert "gaps" not in told(tmp_path)
+    assert numbers(tmp_path) == []
+    again = opened(tmp_path)
+    write(again, batch(2, gaps=LACKED[1:]))
+    nothing = Planned(P, 4, 4, "id", gaps=((3, 4),))
+    write(again, replace(batch(3), ranges=(nothing,)))
+    write(again, replace(batch(3), number=4))
     summaries = [each.summary for each in table(tmp_path).metadata.snapshots]
     found = [json.loads(str(each["holdfast"])).get("gaps") for each in summaries if each]
-    assert [gaps for gaps in found if gaps] == [TOLD_LACKED]
+    assert found == [TOLD_LACKED[:1], TOLD_LACKED[1:], TOLD_LACKED[1:], None]
+    assert numbers(tmp_path) == [2, 3, 4, 5]
 
 
 def test_a_batch_is_there_when_it_is_committed_and_not_before(tmp_path: Path) -> None:

@@ -7,14 +7,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
 from pyspark.sql import types as spark
 from sqlalchemy.engine import Connection, Engine
+from tests.pipelines import parquet_writer, sql_writer
 
-from holdfast.pipelines.due import Rows, Work
+from holdfast.lab.pipelines.pipeline import DATABASE_COMMIT, TAKEN_IN
+from holdfast.lab.scenarios.pipelines import driver_killed
+from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.merging import PLACE, Merge, tombstones_of
@@ -30,6 +34,7 @@ from holdfast.pipelines.sinks.target import (
     prepare,
     table_of,
 )
+from holdfast.pipelines.sinks.target_driver import found
 
 SCHEMA = spark.StructType(
     [
@@ -199,3 +204,51 @@ def test_a_text_that_a_column_would_cut_ends_the_batch(engine: Engine) -> None:
         return
     with pytest.raises(TargetError, match=r"more than the 3 characters .* 'text'"):
         write("abc ")
+
+
+@pytest.mark.parametrize(("way", "said"), driver_killed.PLACES)
+def test_a_driver_is_killed_where_the_lab_says(
+    way: Sequence[tuple[str, str]], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: `pipeline-driver-killed` meets what it is about. Method: a batch, without Spark.
+
+    Seen to fail: held at the first commit, which is that of a look at the table.
+    """
+    url = f"sqlite:///{tmp_path / 'table.db'}"
+    store = sql_writer.opened(url, "append", 0)
+    reached: list[tuple[str, str]] = []
+
+    def watch(place: str) -> None:
+        owner, name = found(place)
+        call = getattr(owner, name)
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            reached.append((place, "before"))
+            result = call(*arguments, **named)
+            reached.append((place, "after"))
+            return result
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for place in driver_killed.WATCHED:
+        watch(place)
+    for number in range(2):
+        reached.clear()  # of the batch before: the second one has rows
+        what = parquet_writer.batch(number)
+        work = decide(what, store.memory(), (), store.query)
+        due = [n for move in work.moves for n in range(move.begin, move.end)]
+        store.commit(what, work, sql_writer.staged(store, what, due) if due else None)
+    store.close()
+    at = -1
+    for step in way:
+        at = reached.index(step, at + 1)
+    rows = reached.index((TAKEN_IN, "after"))
+    committed = reached.index((DATABASE_COMMIT, "after"), rows)
+    assert (
+        said
+        == {
+            (False, False): "no row is written",
+            (True, False): "the rows are written, and not committed",
+            (True, True): "the table has the batch, and Spark does not know",
+        }[at > rows, at > committed]
+    )

@@ -25,6 +25,7 @@ from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+from holdfast.pipelines.sinks.store import FullDiskError
 from holdfast.pipelines.sinks.table_sink import OnCommit
 from holdfast.pipelines.unfinished import is_unfinished, remedy
 
@@ -105,6 +106,9 @@ def run(
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
+    except FullDiskError as error:
+        say("failed", error=str(error))
+        return FAILED
     except SQLAlchemyError as error:
         say("failed", error=f"{options.database}: {error}")
         return FAILED

@@ -31,6 +31,9 @@ FIRST_WAIT_S = 10.0
 # A leader of an older epoch than was read has been replaced, and its successor is found at once, or
 # when a cut is over. One that stays has none: then a query would stand still for good.
 OLD_LEADER_S = 300.0
+OLD_LEADER_LOOKS = (
+    3  # a query may look once in ten minutes: two cuts that it met are no such leader
+)
 NO_EPOCHS: Epochs = {}
 
 
@@ -54,7 +57,8 @@ class Listing:
         self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
-        self._behind: dict[Partition, float] = {}  # since when a leader is an old one; it was said
+        # Since when a leader is an old one, and how often it was; the first time it was said.
+        self._behind: dict[Partition, tuple[float, int]] = {}
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = open_consumer(client, error_cb=self._note)
@@ -282,7 +286,8 @@ class Listing:
     def _wait_for_successor(self, partition: Partition, epoch: int, known: int) -> None:
         """Say once that a leader is an old one. ListingError: it has been for too long."""
         now = time.monotonic()
-        since = self._behind.setdefault(partition, now)
+        since, looks = self._behind.get(partition, (now, 0))
+        self._behind[partition] = since, looks + 1
         what = (
             f"{partition}: its leader has epoch {epoch}, and this query has read in epoch {known}"
         )
@@ -290,9 +295,9 @@ class Listing:
             "If the cluster was restored from a copy, or the topic made anew where topics have no "
             "ids, what was read is not in this log: start with a fresh checkpoint"
         )
-        if since == now:
+        if not looks:
             log.warning("%s: its successor is waited for. %s", what, remedy)
-        elif now - since > OLD_LEADER_S:
+        elif now - since > OLD_LEADER_S and looks + 1 >= OLD_LEADER_LOOKS:
             raise ListingError(f"{what}; no other one was found in {OLD_LEADER_S:.0f} s. {remedy}")
 
     def close(self) -> None:

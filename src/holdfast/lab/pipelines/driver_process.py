@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,16 @@ class DriverProcess(Process):
 
     def pause(self) -> None:
         """Stop it with its JVM and its workers, as a machine does that stands still."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        send(signal.SIGSTOP, [self._process.pid, *below(self._process.pid)])
 
     def go_on(self) -> None:
-        os.killpg(self._process.pid, signal.SIGCONT)
+        send(signal.SIGCONT, [self._process.pid, *below(self._process.pid)])
+
+    def kill(self) -> None:
+        """As any process of a run; Python's workers are a group of their own, and die with it."""
+        others = below(self._process.pid) if self.running else []
+        super().kill()
+        send(signal.SIGKILL, others)
 
     def executor(self) -> int:
         """Return the process that works for it. LabError: there is none."""
@@ -74,3 +80,10 @@ class DriverProcess(Process):
             if "CoarseGrainedExecutorBackend" in command(pid):
                 return pid
         raise LabError(f"{self.name} has no executor")
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to processes, whatever groups they are in; to those that are there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

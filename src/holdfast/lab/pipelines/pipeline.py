@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.lab.pipelines.driver_process import DriverProcess
 from holdfast.lab.pipelines.plain_log import Row, read_log
-from holdfast.lab.pipelines.tables import NAME, SqlTable, Table, compare
+from holdfast.lab.pipelines.tables import (
+    MISSING,
+    NAME,
+    STRANGE,
+    TWICE,
+    SqlTable,
+    Table,
+    differences,
+    told,
+)
 from holdfast.lab.report import Table as ReportTable
 from holdfast.lab.report.scales import duration
 from holdfast.lab.run import Run
@@ -24,7 +33,11 @@ GOES_ON_S = 90.0
 DRIVERS_MAX = 5
 LOOK_S = 0.2
 QUERY = "copy"
-EXACT = "the table has each record of the log once, and nothing else"
+# Three checks: a control has to break the one that it is about, and no other.
+WHOLE = "the table has each record of the log"
+ONCE = "the table has no record twice"
+NOTHING_ELSE = "the table has nothing that is not in the log"
+CHECKS = {WHOLE: MISSING, ONCE: TWICE, NOTHING_ELSE: STRANGE}
 GOES_ON = "the table goes on"
 EXECUTORS = "local-cluster[1,2,512]"  # a process beside the driver's, which can be killed
 # Where a driver is at work on a batch, in the order in which it comes there.
@@ -145,12 +158,24 @@ class Pipeline:
         return all(there.get(partition, 0) >= end for partition, end in ends.items())
 
     def expect_progress(
-        self, when: str, bound_s: float = GOES_ON_S, partitions: Sequence[int] | None = None
+        self,
+        when: str,
+        bound_s: float = GOES_ON_S,
+        partitions: Sequence[int] | None = None,
+        *,
+        behind: Mapping[int, int] | None = None,
+        since_s: float | None = None,
     ) -> bool:
-        """Check that rows of every partition come which are not in the table by now."""
-        begin_s = time.monotonic()
+        """Check that rows of every partition come which are not in the table by now.
+
+        `behind`: they stand behind these offsets, too. What a query that goes on had read before
+        something happened shows nothing. `since_s`: when that was, as `time.monotonic` has it.
+        """
+        begin_s = time.monotonic() if since_s is None else since_s
         self._looked_s = 0.0
         before = dict(self.positions())
+        for partition, end in (behind or {}).items():
+            before[partition] = max(before.get(partition, 0), end)
         wanted = self.run.partitions if partitions is None else partitions
 
         def silent() -> list[int]:
@@ -188,25 +213,26 @@ class Pipeline:
 
         One that ends because what it needs is away is no mishap: it is started again.
         """
-        for _ in range(DRIVERS_MAX):
+        for number in range(DRIVERS_MAX):
+            if number:
+                self.run.note(f"{self.driver.name} has ended: {self.driver.last_words()}")
+                self.start()
             driver = self.driver
             driver.may_end()
             over = lambda: self.is_at(ends) or not driver.running  # noqa: B023, E731 - of this round
             self.run.soon(over, SPARK_S)
             if self.is_at(ends) or driver.running:
                 break
-            self.run.note(f"{driver.name} has ended: {driver.last_words()}")
-            self.start()
         seen = f"next offsets {dict(sorted(self.positions().items()))}"
         self.run.check(f"{when}: {GOES_ON}", f"up to {dict(ends)}", seen, kept=self.is_at(ends))
 
     def expect_exact(self, log: Sequence[Row]) -> None:
         """Check the table row for row."""
         rows = self.table.rows()
-        wrong = compare(rows, log)
-        self.run.check(
-            EXACT, f"{len(log):,} rows", wrong or f"{len(rows):,} rows, these", kept=not wrong
-        )
+        wrong = differences(rows, log)
+        for name, kind in CHECKS.items():
+            seen = told(kind, wrong[kind]) if wrong[kind] else f"none of {len(rows):,}"
+            self.run.check(name, f"{len(log):,} rows, none {kind}", seen, kept=not wrong[kind])
 
     def finish(self) -> None:
         """Bring the table to the end of the run's own topic, and hold it against that.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from holdfast.lab.pipelines.plain_log import Row
 NAME = "records"
 GAPS = "holdfast_gap"
 SHOWN_MAX = 3  # rows of each kind, in words
+MISSING, TWICE, STRANGE = "missing", "more than once", "not in the log"
 
 
 class Table(Protocol):
@@ -87,20 +88,24 @@ class FilesTable:
         return found
 
 
+def differences(table: Iterable[Row], log: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows that are wrong, by what is wrong with them: MISSING, TWICE, STRANGE."""
+    there, wanted = Counter(table), Counter(log)
+    twice = (row for row, count in there.items() if count > 1 and row in wanted)
+    return {
+        MISSING: sorted(wanted.keys() - there.keys(), key=_place),
+        TWICE: sorted(twice, key=_place),
+        STRANGE: sorted(there.keys() - wanted.keys(), key=_place),
+    }
+
+
 def compare(table: Iterable[Row], log: Iterable[Row]) -> str:
     """Return how a table differs from a log, in words; nothing: each record is in it, once."""
-    there, wanted = Counter(table), Counter(log)
-    twice = Counter({row: count for row, count in there.items() if count > 1 and row in wanted})
-    kinds: Mapping[str, Iterable[Row]] = {
-        "missing": sorted(wanted.keys() - there.keys(), key=_place),
-        "more than once": sorted(twice, key=_place),
-        "not in the log": sorted(there.keys() - wanted.keys(), key=_place),
-    }
-    return "; ".join(
-        f"{len(rows):,} {word} ({_shown(rows)})"
-        for word, rows in ((word, list(rows)) for word, rows in kinds.items())
-        if rows
-    )
+    return "; ".join(told(kind, rows) for kind, rows in differences(table, log).items() if rows)
+
+
+def told(kind: str, rows: list[Row]) -> str:
+    return f"{len(rows):,} {kind} ({_shown(rows)})"
 
 
 def _place(row: Row) -> tuple[int, int]:

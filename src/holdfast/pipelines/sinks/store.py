@@ -9,6 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from sqlalchemy.exc import DBAPIError
+
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.planned import Batch
 
@@ -34,6 +36,7 @@ class FullDiskError(RuntimeError):
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "database or disk is full")
 _ANY_TROUBLE: Final = "disk I/O error"  # what SQLite says when its index of a journal can't grow
 _LOW_BYTES: Final = 1 << 16
+_ROOM_BYTES: Final = 1 << 20  # more than what a transaction that was undone gives back
 
 
 @contextmanager
@@ -45,13 +48,28 @@ def told_if_full(folder: Path | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if folder is None or not _is_full(str(error), folder):
+        if folder is None or not _is_full(_said(error), folder):
             raise
         raise FullDiskError(
-            f"{folder}: no room is left on this disk. The batch is not in the table, or whole. "
+            f"{_where(folder)}. The batch is not in the table, or whole. "
             "Make room, and start the query again: it comes to this batch again, and writes each "
             "row once"
         ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return an error's own words: SQLAlchemy adds a statement and its rows, who may say so too."""
+    return str(error.orig if isinstance(error, DBAPIError) else error)
+
+
+def _where(folder: Path) -> str:
+    """Name the disk; or both, where the table's has room: rows wait on another one, and spill."""
+    if _free_bytes(folder) < _ROOM_BYTES:
+        return f"{folder}: no room is left on this disk"
+    return (
+        f"{folder}: no room was left on this disk, or, since it has room now, on that of temporary "
+        "files (TMPDIR, spark.local.dir)"
+    )
 
 
 def _is_full(said: str, folder: Path) -> bool:

@@ -175,8 +175,8 @@ class TurnStore(ABC, Generic[T, A]):
             before = self._read(table)
             if before is None:
                 continue
-            took = {**before, "before": before["turn"], "rows": 0, "files": [], "ranges": []}
-            took["gaps"] = list(self._untold(before))
+            nothing = {"rows": 0, "files": [], "ranges": [], "gaps": []}
+            took = {**before, "before": before["turn"], **nothing}
             told = self._next(took, takes=True)
             failure = self._commit(table, told, [])
             if self._turn_of(self._load()) == told["turn"]:
@@ -254,7 +254,7 @@ class TurnStore(ABC, Generic[T, A]):
                 "rows": files.count,
                 "files": list(files.names),
                 **told_moves(self._query, memory, work),
-                "gaps": [*self._untold(over), *told_gaps(batch, work)],
+                "gaps": told_gaps(batch, work),
             })  # fmt: skip
             try:
                 self._move_in(files)
@@ -264,11 +264,6 @@ class TurnStore(ABC, Generic[T, A]):
                 raise
         files.close()
         self._is_committed(told, over)
-
-    def _untold(self, over: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        """Return the gaps of commits before that the table's history could not show."""
-        del over
-        return ()
 
     def _commit_owned(self, told: dict[str, Any], adds: Sequence[A]) -> None:
         """Commit a turn after ours, behind whatever commits of others are there by then."""

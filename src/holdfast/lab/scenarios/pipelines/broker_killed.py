@@ -9,6 +9,7 @@ from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.pipelines.driver_killed import begin
 from holdfast.lab.steps.usual import bring_back
 
+READ_S = 5.0  # in which the table gets what had been read of a broker before it died
 AWAY_S = 15.0  # longer than a session, and than any retry of the query
 
 
@@ -20,8 +21,10 @@ def steps(run: Run) -> None:
     pipeline.expect_progress("the first driver")
     for number in range(run.parameters.kills):
         leader = run.view.partitions[number % run.parameters.partitions].leader
-        run.fault("KILL", leader)
-        pipeline.expect_progress(f"SIGKILL of broker {leader}")
+        since_s = run.fault("KILL", leader) / 1000
+        run.must_flow(producer)  # by now others lead: what follows was not read of the dead one
+        ends = producer.tail.poll().ends
+        pipeline.expect_progress(f"SIGKILL of broker {leader}", behind=ends, since_s=since_s)
         bring_back(run, leader, f"broker {leader} is back, kill {number + 1}")
     producer.stop()
     pipeline.finish()
@@ -36,6 +39,7 @@ def one_copy(run: Run) -> None:
     leader = run.view.partitions[0].leader
     pipeline.driver.may_end()  # it says that it can't go on
     run.fault("KILL", leader)
+    run.steady_view(READ_S)
     pipeline.expect_progress(f"SIGKILL of broker {leader}", AWAY_S)
     bring_back(run, leader)
     run.must_flow(producer)

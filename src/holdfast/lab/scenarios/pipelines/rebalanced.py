@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.pipelines.pipeline import EXACT, Pipeline
+from holdfast.lab.pipelines.pipeline import WHOLE, Pipeline
 from holdfast.lab.pipelines.plain_log import SideTopic
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -71,7 +71,7 @@ SCENARIO = Scenario(
             name="control",
             title="Control: partitions by number",
             steps=by_number,
-            breaks_check=EXACT,
+            breaks_check=WHOLE,
         ),
     ),
     defaults=Parameters(count=50),

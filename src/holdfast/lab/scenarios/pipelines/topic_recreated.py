@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from holdfast.lab.parameters import Parameters, refuse_if
-from holdfast.lab.pipelines.pipeline import EXACT, Pipeline
+from holdfast.lab.pipelines.pipeline import WHOLE, Pipeline
 from holdfast.lab.pipelines.plain_log import Row, SideTopic
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -90,7 +90,7 @@ SCENARIO = Scenario(
             name="control",
             title="Control: gone on with by name and offset",
             steps=by_name,
-            breaks_check=EXACT,
+            breaks_check=WHOLE,
         ),
     ),
     defaults=Parameters(count=50),

@@ -266,7 +266,7 @@ class IcebergStore(TurnStore[Table, str]):
                 with transaction.update_schema() as change:
                     for name in missing:
                         change.add_column((name,), self._columns.types[name])
-            if adds:
+            if adds or told["gaps"]:  # which a snapshot without files shows as well
                 merges = property_as_bool(
                     table.properties,
                     TableProperties.MANIFEST_MERGE_ENABLED,
@@ -280,8 +280,6 @@ class IcebergStore(TurnStore[Table, str]):
                             parquet_file_to_data_file(table.io, table.metadata, path)
                         )
             kept = {key: told[key] for key in _KEPT if key in told}
-            if not adds and told.get("gaps"):
-                kept["gaps"] = told["gaps"]  # until there is a snapshot that shows them
             transaction.set_properties({self._property: json.dumps(kept)})
             self._in_doubt = True
             transaction.commit_transaction()
@@ -289,9 +287,6 @@ class IcebergStore(TurnStore[Table, str]):
             self._judge(error, told)
             return error
         return None
-
-    def _untold(self, over: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        return over.get("gaps", ()) if not over.get("files") else ()
 
     def _judge(self, error: Exception, told: Mapping[str, Any]) -> None:
         """Find out whether a commit that failed may have been made, or may be made yet.
