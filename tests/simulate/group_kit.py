@@ -113,6 +113,8 @@ class Kit:
 
     def delete_topic(self, topic_id: bytes) -> None:
         del self.metadata.partitions[topic_id, 0]
+        self.metadata.end += 1
+        self.metadata.removed[topic_id] = self.metadata.end
 
     def elect(self, node: int, epoch: int) -> None:
         self.truth.leaders[epoch] = node

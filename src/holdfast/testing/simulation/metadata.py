@@ -78,6 +78,7 @@ class Metadata:
     # All that is committed was asked for, and it is not known yet how much that is.
     deletions_open: Counter[tuple[str, int]] = field(default_factory=Counter)
     policies: dict[bytes, Policy] = field(default_factory=dict)  # the least that was ever kept
+    removed: dict[bytes, int] = field(default_factory=dict)  # topics, and `end` when they went
     cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
     was_fenced: Callable[[int], None] = lambda _node: None  # its session has ended
     end: int = 0
@@ -297,6 +298,7 @@ class Metadata:
 
     def _removed(self, record: Any) -> None:
         topic_id = bytes(record.topic_id)
+        self.removed[topic_id] = self.end
         for key in [key for key in self.partitions if key[0] == topic_id]:
             del self.partitions[key]
             # Copies go as each broker hears of it; one that hears late may still commit what they

@@ -158,7 +158,7 @@ class GroupChecks:
         known = {
             fact: at
             for fact, at in shard.state.offsets().items()
-            if fact[1] == group and not self._oracle.is_of_another(shard, fact)
+            if fact[1] == group and not self._oracle.may_be_forgotten(shard, fact)
         }
         if told != known:
             return f"{group}: {told} is told, {known} committed"

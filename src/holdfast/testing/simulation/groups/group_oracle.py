@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any, Final
 
 from holdfast.testing.simulation.groups.answers import Answers, Question
@@ -52,6 +53,8 @@ class GroupOracle:
         self._attempts: Final = Attempts(fail, counts, self._is_abandoned)
         self.shards: Final[dict[int, ShardTruth]] = {}
         self.deleted: Final[dict[str, None]] = {}  # groups that somebody wanted to be deleted
+        # How far the metadata were when each shard's coordinator was elected last.
+        self._elected_at: dict[int, int] = {}
 
     def _id_of(self, topic: str) -> bytes | None:
         key = self._metadata.find(topic, 0)
@@ -94,6 +97,7 @@ class GroupOracle:
 
     def elected(self, partition: int, epoch: int, node: int) -> None:
         self.counts["coordinators elected"] += 1
+        self._elected_at[partition] = self._metadata.end
         self.shards[partition].elected(epoch, node)
 
     def _take(self, shard: ShardTruth, records: Iterable[Record]) -> None:
@@ -143,10 +147,19 @@ class GroupOracle:
             return self._metadata.find(topic, 0) is not None
         return any(key[0] == topic_id for key in self._metadata.partitions)
 
-    def is_of_another(self, shard: ShardTruth, fact: Fact) -> bool:
-        """Whether a committed offset is of a topic that is gone, and another one has its name."""
-        topic, topic_id = str(fact[2]), shard.state.facts[fact].topic_id
-        return not self._is_there(topic, topic_id) and self._is_there(topic, NULL_UUID)
+    def may_be_forgotten(self, shard: ShardTruth, fact: Fact) -> bool:
+        """Whether a committed offset is of a topic that is gone, as its coordinator may not know.
+
+        Another topic has its name, so nobody is told the offset; and the coordinator that had to
+        remove it may have died before: another one was elected since.
+        """
+        _, group, topic, _ = fact
+        topic_id = shard.state.facts[fact].topic_id
+        is_another = not self._is_there(str(topic), topic_id) and self._is_there(
+            str(topic), NULL_UUID
+        )
+        elected_at = self._elected_at.get(self.index_of(str(group)), -1)
+        return is_another and elected_at >= self._metadata.removed.get(topic_id, inf)
 
     def _generation_changed(self, kind: str, group: str, change: Change) -> None:
         before, after = change.before, change.after
