@@ -196,7 +196,7 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
         (
             background.SINK_KILLS,
             [
-                "holdfast.pipelines.sinks.target_driver",
+                "holdfast.pipelines.proving.target_driver",
                 "pyspark_holdfast",
                 "holdfast.lab.soak.sink_truth",
             ],

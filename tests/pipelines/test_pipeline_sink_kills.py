@@ -13,7 +13,7 @@ import pytest
 from holdfast.lab.soak import latest_campaigns, sink_campaigns, sink_truth
 from holdfast.lab.soak.sink_kinds import CONTROL, SINKS, Sink
 from holdfast.lab.soak.sink_truth import Event
-from holdfast.pipelines.sinks.target_driver import found
+from holdfast.pipelines.proving.holding import found
 from holdfast.pipelines.sinks.writing import SCHEMES
 
 LOG = [

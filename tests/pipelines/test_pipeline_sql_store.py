@@ -21,6 +21,7 @@ from holdfast.lab.scenarios.pipelines import driver_killed
 from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.proving.holding import found
 from holdfast.pipelines.sinks.merging import PLACE, Merge, tombstones_of
 from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqliteStore, SqlStore
@@ -34,7 +35,6 @@ from holdfast.pipelines.sinks.target import (
     prepare,
     table_of,
 )
-from holdfast.pipelines.sinks.target_driver import found
 
 SCHEMA = spark.StructType(
     [

@@ -31,9 +31,8 @@ FIRST_WAIT_S = 10.0
 # A leader of an older epoch than was read has been replaced, and its successor is found at once, or
 # when a cut is over. One that stays has none: then a query would stand still for good.
 OLD_LEADER_S = 300.0
-OLD_LEADER_LOOKS = (
-    3  # a query may look once in ten minutes: two cuts that it met are no such leader
-)
+# A query may look once in ten minutes: two cuts that it met are no such leader.
+OLD_LEADER_LOOKS = 3
 NO_EPOCHS: Epochs = {}
 
 

@@ -125,7 +125,7 @@ class Pipeline:
         self.driver.kill()
 
     def stop(self) -> None:
-        """Let the driver finish its batch, and end."""
+        """Let the driver end. What it has begun comes again at the next start."""
         self.run.note(f"{self.driver.name} is asked to end")
         self.driver.stop(SPARK_S)
 

@@ -1,4 +1,4 @@
-"""A driver of `holdfast.pipelines.sinks.target_driver`: told where to wait, listened to, killed.
+"""A driver of `holdfast.pipelines.proving.target_driver`: told where to wait, listened to, killed.
 
 Owns the words between the two, and what of a driver's processes is what.
 """
@@ -31,7 +31,7 @@ class HeldLife(Life):
         self._said, self._log = folder / "said", folder / "log"
         with self._said.open("wb") as said, self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "holdfast.pipelines.sinks.target_driver", *arguments],
+                [sys.executable, "-m", "holdfast.pipelines.proving.target_driver", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=log,

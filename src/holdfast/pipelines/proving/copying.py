@@ -2,8 +2,7 @@
 
 Owns the query of the lab's scenarios: each record is a row of topic, partition, offset, key and
 value. It is written by `write`, or by one of the sinks that keep nothing (`--sink`). What is said
-and heard is as `sinks.target_driver` has it: where it is watched it can be held, and killed.
-SIGTERM ends the query after the batch that it is at.
+and heard is `holding`'s: where it is watched it can be held, and killed.
 """
 
 from __future__ import annotations
@@ -11,17 +10,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.pipelines.driver import FAILED, LOOK_S, STOPPED, cause, say
 from holdfast.pipelines.proving.careless_sinks import FromTasks, PlainAppend, SwallowsErrors
+from holdfast.pipelines.proving.holding import Places, follow
 from holdfast.pipelines.session import local_session
-from holdfast.pipelines.sinks.target_driver import Places
 from holdfast.pipelines.sinks.writing import write
 
 if TYPE_CHECKING:
@@ -91,8 +88,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     os.nice(options.nice)
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     threading.Thread(target=Places(options.watch).hear, daemon=True).start()
     executor = f"{options.heap_mb}m"
     extra = {"spark.master": options.master, "spark.executor.memory": executor}
@@ -103,25 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.keys() & {"assign", "subscribePattern"}:
         reader = reader.option("subscribe", options.topic)
     reader = reader.options(**{"startingOffsets": "earliest", **given})
-    query = start(reader.load(), options)
-    say("started")
-    return _follow(query, stopping)
-
-
-def _follow(query: StreamingQuery, stopping: threading.Event) -> int:
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after Java is chosen
-
-    try:
-        while not query.awaitTermination(LOOK_S):
-            if stopping.is_set():
-                query.stop()
-                break
-    except StreamingQueryException as error:
-        sys.stderr.write(f"{error}\n")
-        say("failed", error=cause(str(error)))
-        return FAILED
-    say("stopped")
-    return STOPPED
+    return follow(start(reader.load(), options))
 
 
 if __name__ == "__main__":
