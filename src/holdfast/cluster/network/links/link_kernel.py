@@ -90,7 +90,9 @@ class KernelLinks:
         self._relays.change(after)
         self._table = after
         self._known |= {*link_table.changed_pairs(before, after)}
-        self._configure_switch(after)
+        # From here on it is so. A switch that has ended is started again by the next call.
+        with suppress(ClusterError):
+            self._configure_switch(after)
         for pair in link_table.changed_pairs(before, after):
             if pair in after and after[pair].answers is not None:
                 self._end_connections(*pair)
