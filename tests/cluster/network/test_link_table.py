@@ -6,6 +6,7 @@ back of nft's own listing. Rules in force are seen in `test_network_cuts.py`.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -215,3 +216,57 @@ def test_what_the_kernel_has_taken_is_so_whatever_becomes_of_the_switch() -> Non
     slow = b'{"do": "slow", "a": "0", "b": "1", "one_way": true, "latency": "5ms"}'
     assert agent.answer(slow) == {"changed": pair}
     assert agent.answer(b'{"do": "heal", "a": "0", "b": "1"}') == {"changed": pair}
+
+
+class Nft(KernelLinks):
+    """An nft that does what it is told, and says that it failed, as one does that is too slow."""
+
+    def __init__(self, listed: str = "") -> None:
+        super().__init__(PLAN, {}, Holder(pid=1, process="", user=False, descriptors={}), "0")
+        self.listed, self.told = listed, [""]
+
+    def _nft(self, *_words: str, text: str = "", check: bool = True) -> str:
+        del check
+        if not text:
+            return self.listed
+        self.told.append(text)
+        if len(self.told) == 2:
+            raise ClusterError("nft: timed out")
+        return ""
+
+
+def rule(pair: str, comment: str) -> dict[str, Any]:
+    return {"rule": {"chain": f"link/{pair}", "comment": comment}}
+
+
+def test_what_nft_did_without_saying_so_can_be_healed() -> None:
+    """Seen to fail: the agent believed the link whole, so that healing it changed nothing for good,
+    and every later cut of it was refused.
+    """
+    counters = [{"counter": {"name": f"{kind}/0/1", "packets": 0}} for kind in ("cut", "lost")]
+    listed = {"nftables": [rule("0/1", "cut=drop"), *counters]}
+    kernel = Nft(json.dumps(listed))
+    agent = Agent(PLAN, kernel, {})
+    cut = b'{"do": "cut", "a": "0", "b": "1", "one_way": true}'
+    assert "timed out" in agent.answer(cut)["error"]
+    assert not agent.answer(b'{"do": "status"}')["agrees"]
+    assert "error" not in agent.answer(b'{"do": "heal"}')
+    assert "delete element ip holdfast links { 10.1.0.1 . 10.1.0.2 }" in kernel.told[-1]
+    assert "error" not in agent.answer(cut)
+    assert "add counter" not in kernel.told[-1], "it has a chain, as the kernel said"
+
+
+@pytest.mark.parametrize("listed", ["", "{}", json.dumps({"nftables": [rule("0/1", "hers")]})])
+def test_a_table_that_is_not_ours_is_said(listed: str) -> None:
+    answer = Agent(PLAN, Nft(listed), {}).answer(b'{"do": "status"}')
+    assert "not ours any more" in answer["error"]
+
+
+def test_of_status_nothing_is_kept() -> None:
+    """Its answers are as large as the network: a thousand of them were hundreds of megabytes."""
+    kernel = Nft(json.dumps({"nftables": []}))
+    agent = Agent(PLAN, kernel, {})
+    ask = b'{"do": "status", "id": "same"}'
+    assert agent.answer(ask)["agrees"]
+    kernel.listed = json.dumps({"nftables": [rule("0/1", "cut=drop")]})
+    assert not agent.answer(ask)["agrees"]

@@ -77,7 +77,8 @@ class Agent:
             said = _refusal(str(error), usage=True)
         except ClusterError as error:
             said = _refusal(str(error), usage=False)
-        if name is not None:
+        # A status is as large as the network, and does nothing that must not be done twice.
+        if name is not None and asked.get("do") != "status":
             self._answers[name] = said
             if len(self._answers) > ANSWERS_KEPT:
                 del self._answers[next(iter(self._answers))]

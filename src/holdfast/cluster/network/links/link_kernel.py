@@ -39,6 +39,9 @@ class KernelLinks:
         self._known: set[Pair] = set()  # links that have a chain, broken or not
         self._relays, self._relay_port = Relays(seed), 0
         self._table: Table = {}
+        # Whether the table that we know is the kernel's: nft that failed, or was too slow to say,
+        # may have changed it all the same.
+        self._is_known = True
         self._switch: subprocess.Popen[bytes] | None = None
         self._found_no_room = 0
 
@@ -70,8 +73,7 @@ class KernelLinks:
         if listed is None:
             self._nft("-f", "-", text=link_rules.BASE)
             return {}
-        found = link_rules.read_back(json.loads(listed))
-        self._known |= found.dropped.keys()
+        found = self._read_back(listed)
         self._table = found.table
         self._configure_switch(found.table)
         self._relays.change(found.table)
@@ -79,17 +81,21 @@ class KernelLinks:
 
     def change(self, before: Table, after: Table) -> None:
         """Make `after` of `before`, all of it or nothing."""
-        text = link_rules.transaction(self._plan, before, after, self._known, self._relay_port)
-        if not text:
+        was_known, there = self._is_known, before if self._is_known else self._found().table
+        text = link_rules.transaction(self._plan, there, after, self._known, self._relay_port)
+        if not text and was_known:
             return
         # The switch knows how slow a link is before the first packet comes to it, and longer than
         # any comes.
-        self._configure_switch({**before, **_slowed(after)})
-        self._nft("-f", "-", text=text)
+        self._configure_switch({**there, **_slowed(after)})
+        self._is_known = False
+        if text:
+            self._nft("-f", "-", text=text)
+        self._is_known = True
         # Who was led to the relay just now waits there until this returns.
         self._relays.change(after)
         self._table = after
-        self._known |= {*link_table.changed_pairs(before, after)}
+        self._known |= {*link_table.changed_pairs(there, after)}
         # From here on it is so. A switch that has ended is started again by the next call.
         with suppress(ClusterError):
             self._configure_switch(after)
@@ -116,10 +122,21 @@ class KernelLinks:
         """Return what the kernel has; a switch that died is started again."""
         if self._switch is not None:
             self._configure_switch(self._table)
+        swallowed, found_no_room = self._relays.swallowed(), self._found_no_room
+        return replace(self._found(), swallowed=swallowed, found_no_room=found_no_room)
+
+    def _found(self) -> InForce:
         listed = self._nft(*link_rules.LIST)
         assert listed is not None
-        found = link_rules.read_back(json.loads(listed))
-        return replace(found, swallowed=self._relays.swallowed(), found_no_room=self._found_no_room)
+        return self._read_back(listed)
+
+    def _read_back(self, listed: str) -> InForce:
+        try:
+            found = link_rules.read_back(json.loads(listed))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClusterError(f"The kernel's links are not ours any more: {error!r}.") from None
+        self._known |= found.dropped.keys()
+        return found
 
     def close(self) -> None:
         """End the switch, if there is one."""
@@ -146,6 +163,7 @@ class KernelLinks:
             self._switch.stdin.flush()
         said = ground.read_line(self._switch.stdout.fileno(), _TIMEOUT_S)
         if not said.startswith(b"{"):
+            self.close()  # one that answers late would be one answer behind for good
             raise ClusterError(f"Links can't be slowed: the switch says {said.decode()!r}.")
         self._found_no_room = int(json.loads(said)["dropped"])
 
