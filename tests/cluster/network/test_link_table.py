@@ -17,7 +17,7 @@ from tests.cluster.network.conftest import small_plan
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import amounts, link_table
 from holdfast.cluster.network.entering import Holder
-from holdfast.cluster.network.link_table import Cut, Link, Slow, Table
+from holdfast.cluster.network.link_table import Answers, Cut, Link, Slow, Table
 from holdfast.cluster.network.links import link_requests, link_rules
 from holdfast.cluster.network.links.link_agent import Agent
 from holdfast.cluster.network.links.link_kernel import KernelLinks
@@ -131,6 +131,18 @@ def test_a_link_in_words_and_back(link: Link) -> None:
 def test_words_that_are_no_link(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - any of its kinds
         link_table.from_text(text)
+
+
+def test_only_swallowing_ends_connections() -> None:
+    """Seen to fail: to cut a link whose answers are swallowed reset what was to be silent."""
+    what = Answers(api=0, count=1)
+    swallowed = link_table.drop_answers(PLAN, {}, "client-a", "1", what)
+    again = link_table.drop_answers(PLAN, swallowed, "client-a", "1", what)
+    assert link_table.newly_swallowed({}, swallowed) == [("1", "client-a")]
+    assert link_table.newly_swallowed(swallowed, again) == [("1", "client-a")]
+    cut = link_table.cut(PLAN, swallowed, "client-a", "1")
+    assert link_table.newly_swallowed(swallowed, cut) == []
+    assert link_table.newly_swallowed(swallowed, {}) == []
 
 
 def test_a_transaction_has_what_differs_and_no_more() -> None:

@@ -151,6 +151,19 @@ def changed_pairs(before: Table, after: Table) -> list[Pair]:
     ]
 
 
+def newly_swallowed(before: Table, after: Table) -> list[Pair]:
+    """Return the links (node, client) of which answers begin to be swallowed, or others than before.
+
+    What else a command changes on such a link ends no connection.
+    """
+    return [
+        pair
+        for pair in changed_pairs(before, after)
+        if (what := after.get(pair, WHOLE).answers) is not None
+        and what != before.get(pair, WHOLE).answers
+    ]
+
+
 def _both(one: str, other: str) -> Iterator[Pair]:
     yield one, other
     yield other, one

@@ -57,11 +57,17 @@ class KernelLinks:
 
     async def _take_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         near = relay.End(reader, writer)
-        packed = writer.get_extra_info("socket").getsockopt(socket.SOL_IP, _ORIGINAL_TARGET, 16)
+        try:
+            held = writer.get_extra_info("socket")
+            packed = held.getsockopt(socket.SOL_IP, _ORIGINAL_TARGET, 16)
+            peer = held.getpeername()[0]
+        except OSError:  # it was led by nobody, or has gone
+            near.reset()
+            return
         port, packed_address = struct.unpack_from(">2xH4s", packed)
         address = socket.inet_ntoa(packed_address)
         names = {place.address: place.name for place in self._plan.places}
-        client, node = names.get(writer.get_extra_info("peername")[0]), names.get(address)
+        client, node = names.get(peer), names.get(address)
         if client is None or node is None:  # one of the router's own
             near.reset()
             return
@@ -99,20 +105,23 @@ class KernelLinks:
         # From here on it is so. A switch that has ended is started again by the next call.
         with suppress(ClusterError):
             self._configure_switch(after)
-        for pair in link_table.changed_pairs(before, after):
-            if pair in after and after[pair].answers is not None:
-                self._end_connections(*pair)
+        swallowing: dict[str, list[str]] = {}
+        for node, client in link_table.newly_swallowed(before, after):
+            self._relays.end((client, node))
+            swallowing.setdefault(node, []).append(client)
+        for node, clients in swallowing.items():
+            self._end_connections(node, clients)
 
-    def _end_connections(self, node: str, client: str) -> None:
-        """End what a client has with a node, which sends resets.
+    def _end_connections(self, node: str, clients: list[str]) -> None:
+        """End what these clients have with a node, which sends resets.
 
         Where the kernel can't do that, the rules reset it with the next packet.
         """
-        address = self._plan.place(client).address
+        which = " or ".join(f"dst {self._plan.place(client).address}" for client in clients)
         command = [*entering.prefix(self._holder, node, None), self._tools["ss"]]
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603 - ss, in the node's place
-                [*command, "--kill", "--tcp", "dst", address],
+                [*command, "--kill", "--tcp", *which.split()],
                 capture_output=True,
                 check=False,
                 timeout=_TIMEOUT_S,

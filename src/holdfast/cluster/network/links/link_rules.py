@@ -20,6 +20,7 @@ from holdfast.cluster.network.link_table import Cut, Link, Pair, Table
 TABLE: Final = "holdfast"
 SWITCH_DEVICE: Final = "slow"  # the router's end of the switch
 SWITCH_MARK: Final = 81
+NEW_MARK: Final = 82  # of connections that were begun while somebody is led
 _CUT, _LOST = "cut", "lost"
 
 # Judged where packets leave the router, so that a cut holds for those that the switch still has.
@@ -94,7 +95,8 @@ def _led(table: Table) -> list[Pair]:
 def lead(plan: Plan, table: Table, relay_port: int) -> str:
     """Return what leads clients into the relay whose answers are swallowed, and no others.
 
-    What they had before is reset, should any of it still come by (`link_kernel` has it ended).
+    What they had before is reset, should any of it still come by (`link_kernel` has it ended). What
+    a node begins with its client, and is not led, passes: it is known by its first packet.
 
     The chains are there only where somebody is led, since NAT makes the kernel track connections.
     """
@@ -103,6 +105,8 @@ def lead(plan: Plan, table: Table, relay_port: int) -> str:
         f"add chain ip {TABLE} lead {{ type nat hook prerouting priority -100; policy accept; }}",
         f"add chain ip {TABLE} led {{ type filter hook forward priority 1; policy accept; }}",
         *(f"flush chain ip {TABLE} {chain}" for chain in ("lead", "led")),
+        f"add rule ip {TABLE} led tcp flags & (syn | ack) == syn ct mark set {NEW_MARK} accept",
+        f"add rule ip {TABLE} led ct mark {NEW_MARK} accept",
     ]
     for pair in led:
         source, target = (plan.place(name).address for name in pair)

@@ -27,7 +27,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
-from holdfast.cluster.network.link_table import WHOLE, Table, changed_pairs
+from holdfast.cluster.network.link_table import Table, newly_swallowed
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_rules import InForce
 from holdfast.cluster.network.relays import relay
@@ -61,7 +61,11 @@ class ProxyLinks:
                 own: int = own,
             ) -> None:
                 near = relay.End(reader, writer)
-                pair = (self._who(writer.get_extra_info("peername")[0]), name)
+                peer = writer.get_extra_info("peername")
+                if peer is None:  # it has gone already
+                    near.reset()
+                    return
+                pair = (self._who(peer[0]), name)
                 await self._relays.carry(pair, near, self._plan.place(name).address, own)
 
             await asyncio.start_server(take_in, sock=listener, limit=relay.CHUNK_BYTES)
@@ -80,9 +84,8 @@ class ProxyLinks:
                 )
         self._table = after
         self._relays.change(after)
-        for node, client in changed_pairs(before, after):
-            if after.get((node, client), WHOLE).answers is not None:
-                self._relays.end((client, node))
+        for node, client in newly_swallowed(before, after):
+            self._relays.end((client, node))
 
     def look(self) -> InForce:
         return InForce(self._table, {}, self._relays.swallowed())
