@@ -72,6 +72,14 @@ def test_close_ends_the_connection_at_the_first() -> None:
     assert another.answered(answer(2), swallowing) == (answer(2), False), "two of two are gone"
 
 
+def test_a_client_that_repeats_its_ids() -> None:
+    """Answers come in the requests' order. Seen to fail: the last one's API was taken for all."""
+    connection, swallowing = Connection(), Swallowing(Answers(api=PRODUCE, count=9))
+    connection.asked(request(PRODUCE, 0) + request(FETCH, 0) + request(PRODUCE, 0))
+    got = [connection.answered(answer(0, bytes([number])), swallowing)[0] for number in range(3)]
+    assert got == [b"", answer(0, b"\1"), b""]
+
+
 def test_requests_without_answers_are_forgotten_in_the_end() -> None:
     connection, swallowing = Connection(), Swallowing(Answers(api=PRODUCE, count=1))
     for number in range(20_000):

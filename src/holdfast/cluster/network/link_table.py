@@ -152,7 +152,7 @@ def changed_pairs(before: Table, after: Table) -> list[Pair]:
 
 
 def newly_swallowed(before: Table, after: Table) -> list[Pair]:
-    """Return the links (node, client) of which answers begin to be swallowed, or others than before.
+    """Return the links (node, client) whose answers begin to be swallowed, or others than before.
 
     What else a command changes on such a link ends no connection.
     """

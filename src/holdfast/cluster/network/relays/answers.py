@@ -7,6 +7,7 @@ Only the heads of frames are kept: what a frame holds passes through as it comes
 from __future__ import annotations
 
 import struct
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,7 +77,9 @@ class Connection:
 
     def __init__(self) -> None:
         self._requests, self._answers = _Frames(_REQUEST), _Frames(_ANSWER)
-        self._apis: dict[int, int] = {}  # of requests that have no answer yet, by correlation id
+        # APIs of requests that have no answer yet, by correlation id, which a client may repeat.
+        self._apis: dict[int, deque[int]] = {}
+        self._unanswered = 0
         self._swallows = False  # the frame that is passing
 
     def asked(self, data: bytes) -> None:
@@ -84,10 +87,10 @@ class Connection:
         for fields, _ in self._requests.cut(data):
             if fields is not None:
                 _, api, _, correlation = fields
-                self._apis.pop(correlation, None)
-                self._apis[correlation] = api
-                if len(self._apis) > UNANSWERED_MAX:
-                    del self._apis[next(iter(self._apis))]
+                self._apis.setdefault(correlation, deque()).append(api)
+                self._unanswered += 1
+                if self._unanswered > UNANSWERED_MAX:
+                    self._pop(next(iter(self._apis)))
 
     def answered(self, data: bytes, swallowing: Swallowing | None) -> tuple[bytes, bool]:
         """Return what of a node's bytes goes on, and whether the connection ends behind it."""
@@ -95,7 +98,7 @@ class Connection:
         for fields, piece in self._answers.cut(data):
             if fields is not None:
                 self._swallows = False
-                api = self._apis.pop(fields[1], None)
+                api = self._pop(fields[1])
                 if swallowing is not None and _is_swallowed(swallowing, api):
                     self._swallows = True
                     swallowing.swallowed += 1
@@ -104,6 +107,17 @@ class Connection:
             if not self._swallows:
                 kept.append(piece)
         return b"".join(kept), False
+
+    def _pop(self, correlation: int) -> int | None:
+        """Forget the oldest request of this id, and return its API."""
+        apis = self._apis.get(correlation)
+        if apis is None:
+            return None
+        self._unanswered -= 1
+        api = apis.popleft()
+        if not apis:
+            del self._apis[correlation]
+        return api
 
 
 def _is_swallowed(swallowing: Swallowing, api: int | None) -> bool:

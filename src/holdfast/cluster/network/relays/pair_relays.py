@@ -18,6 +18,7 @@ from holdfast.cluster.network.relays.relay import End
 CONNECTIONS_MAX: Final = 2000
 BEGUN_CHUNKS: Final = 4  # of a connection that can't go on yet
 DIAL_TIMEOUT_S: Final = 60.0
+ROOM_S: Final = 0.02  # between two looks whether a link has room
 
 
 class Relays:
@@ -85,9 +86,12 @@ class Relays:
                 for data in begun:
                     far.writer.write(await there.pass_on(data))
                 await relay.join(near, far, there, back)
+            except OSError:
+                far.reset()
+                raise
             finally:
                 ends.discard(far)
-        except OSError:  # nobody there
+        except OSError:  # nobody there, or what was said is not to go on
             near.reset()
         finally:
             ends.discard(near)
@@ -124,17 +128,20 @@ class Relays:
         await self.opened(pair)
         await self.opened(pair[::-1])
 
-    def when(self, pair: Pair, size: int) -> float:
-        """Return when so many bytes may go on over a link, by the loop's clock."""
-        slow = self._slow.get(pair)
-        if self.link(pair).slow is None or slow is None:
-            return 0.0
-        now = asyncio.get_running_loop().time()
-        leaves_us = slow.admit(int(now * 1e6), size)
-        if leaves_us is None:  # nothing may be lost here: the reader is what is held up
-            return now
-        slow.left(size)
-        return leaves_us / 1e6
+    async def admit(self, pair: Pair, size: int) -> float:
+        """Return when so many bytes may go on over a link, by the loop's clock.
+
+        Nothing may be lost here: who reads is held up until the link has room.
+        """
+        clock = asyncio.get_running_loop().time
+        while self.link(pair).slow is not None:
+            slow = self._slow[pair]
+            leaves_us = slow.admit(int(clock() * 1e6), size)
+            if leaves_us is not None:
+                slow.left(size)
+                return leaves_us / 1e6
+            await asyncio.sleep(ROOM_S)
+        return 0.0
 
     async def opened(self, pair: Pair) -> None:
         """Return when something may pass a link. ConnectionResetError: nothing will."""
@@ -155,11 +162,14 @@ class _There:
     def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
         self._relays, self._pair, self._frames = relays, pair, frames
 
-    def when(self, size: int) -> float:
-        return self._relays.when(self._pair, size)
+    async def admit(self, size: int) -> float:
+        return await self._relays.admit(self._pair, size)
+
+    async def opened(self) -> None:
+        await self._relays.opened(self._pair)
 
     async def pass_on(self, data: bytes) -> bytes:
-        await self._relays.opened(self._pair)
+        await self.opened()
         try:
             if self._frames is not None:
                 self._frames.asked(data)
@@ -174,11 +184,14 @@ class _Back:
     def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
         self._relays, self._pair, self._frames = relays, pair, frames
 
-    def when(self, size: int) -> float:
-        return self._relays.when(self._pair[::-1], size)
+    async def admit(self, size: int) -> float:
+        return await self._relays.admit(self._pair[::-1], size)
+
+    async def opened(self) -> None:
+        await self._relays.opened(self._pair[::-1])
 
     async def pass_on(self, data: bytes) -> bytes:
-        await self._relays.opened(self._pair[::-1])
+        await self.opened()
         if self._frames is None:
             return data
         try:
@@ -186,5 +199,5 @@ class _Back:
         except NotFramesError:
             raise ConnectionResetError from None
         if ends:
-            raise ConnectionResetError
+            raise relay.EndedError(kept)
         return kept

@@ -7,22 +7,39 @@ one, so that whoever is relayed sees what it would see without.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import struct
+import termios
 from contextlib import suppress
 from typing import Final, Protocol
 
 CHUNK_BYTES: Final = 64 << 10
 WAITING_CHUNKS: Final = 64  # of one direction that is slowed
 BUFFER_BYTES: Final = 1 << 20
+LAST_S: Final = 5.0  # for the last bytes before a connection is ended
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
+
+
+class EndedError(ConnectionResetError):
+    """The connection is ended, behind these bytes."""
+
+    def __init__(self, last: bytes) -> None:
+        super().__init__()
+        self.last = last
 
 
 class Passage(Protocol):
     """What one direction of a connection goes through."""
 
-    def when(self, size: int) -> float:
-        """Return when so many bytes that come now may go on, by the loop's clock; 0: at once."""
+    async def admit(self, size: int) -> float:
+        """Return when so many bytes that come now may go on, by the loop's clock; 0: at once.
+
+        It takes them in as soon as there is room: who sends is held up until then.
+        """
+
+    async def opened(self) -> None:
+        """Return when something may go on: an end as well. ConnectionResetError: nothing will."""
 
     async def pass_on(self, data: bytes) -> bytes:
         """Return what of this goes on, when it may. ConnectionResetError: the connection ends."""
@@ -31,8 +48,11 @@ class Passage(Protocol):
 class Straight:
     """A passage that lets all through."""
 
-    def when(self, _size: int) -> float:
+    async def admit(self, _size: int) -> float:
         return 0.0
+
+    async def opened(self) -> None:
+        pass
 
     async def pass_on(self, data: bytes) -> bytes:
         return data
@@ -62,8 +82,8 @@ async def dial(address: str, port: int, timeout_s: float) -> End:
 async def join(near: End, far: End, there: Passage, back: Passage) -> None:
     """Carry both directions until both have ended, or one end breaks: then the other is reset."""
     ways = [
-        asyncio.create_task(_carry(near, far, there)),
-        asyncio.create_task(_carry(far, near, back)),
+        asyncio.create_task(_carry(near, far, there, back)),
+        asyncio.create_task(_carry(far, near, back, there)),
     ]
     try:
         await asyncio.gather(*ways)
@@ -80,33 +100,74 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
                 await end.writer.wait_closed()
 
 
-async def _carry(source: End, sink: End, passage: Passage) -> None:
-    """Carry one direction: read what comes while what came before it still waits."""
-    waiting: asyncio.Queue[tuple[float, bytes] | OSError | None] = asyncio.Queue(WAITING_CHUNKS)
+_Waiting = asyncio.Queue[tuple[float, bytes | OSError]]  # nothing: the end
+
+
+async def _carry(source: End, sink: End, passage: Passage, back: Passage) -> None:
+    """Carry one direction: read what comes while what came before it still waits.
+
+    How an end ends is told over the link, too: nobody hears of it while that is cut.
+    """
+    waiting: _Waiting = asyncio.Queue(WAITING_CHUNKS)
     reading = asyncio.create_task(_read(source, passage, waiting))
     clock = asyncio.get_running_loop().time
     try:
-        while (item := await waiting.get()) is not None:
-            if isinstance(item, OSError):
-                raise item
-            when, data = item
+        while True:
+            when, said = await waiting.get()
             if when > clock():
                 await asyncio.sleep(when - clock())
-            if data := await passage.pass_on(data):
-                sink.writer.write(data)
-                await sink.writer.drain()
+            if isinstance(said, OSError):
+                await passage.opened()
+                raise said
+            if not said:
+                await passage.opened()
+                break
+            if data := await passage.pass_on(said):
+                await _write(sink, data, back)
         with suppress(OSError):
             sink.writer.write_eof()
+    except EndedError as ended:
+        await _write_last(sink, ended.last)
+        raise
     finally:
         reading.cancel()
 
 
-async def _read(
-    source: End, passage: Passage, waiting: asyncio.Queue[tuple[float, bytes] | OSError | None]
-) -> None:
+async def _write(sink: End, data: bytes, back: Passage) -> None:
     try:
-        while data := await source.reader.read(CHUNK_BYTES):
-            await waiting.put((passage.when(len(data)), data))
-        await waiting.put(None)
-    except OSError as error:
-        await waiting.put(error)
+        sink.writer.write(data)
+        await sink.writer.drain()
+    except OSError:
+        await back.opened()  # that the sink has gone is said by the sink
+        raise
+
+
+async def _write_last(sink: End, data: bytes) -> None:
+    """Write what comes before a reset, which would overtake it, and wait until it has arrived."""
+    if not data:
+        return
+    with suppress(OSError, ValueError):  # a TimeoutError, too; ValueError: of a closed socket
+        async with asyncio.timeout(LAST_S):
+            sink.writer.transport.set_write_buffer_limits(high=0)
+            sink.writer.write(data)
+            await sink.writer.drain()
+            held = sink.writer.get_extra_info("socket")
+            while _unacknowledged(held):  # noqa: ASYNC110 - the kernel has no event for it
+                await asyncio.sleep(0.001)
+
+
+def _unacknowledged(held: socket.socket) -> int:
+    """Return how many bytes the kernel has that the other side has not."""
+    (size,) = struct.unpack("i", fcntl.ioctl(held.fileno(), termios.TIOCOUTQ, bytes(4)))
+    return int(size)
+
+
+async def _read(source: End, passage: Passage, waiting: _Waiting) -> None:
+    said: bytes | OSError = b"."
+    while said and not isinstance(said, OSError):
+        try:
+            said = await source.reader.read(CHUNK_BYTES)
+        except OSError as error:
+            said = error
+        size = 0 if isinstance(said, OSError) else len(said)
+        await waiting.put((await passage.admit(size), said))
