@@ -10,6 +10,7 @@ import os
 import random
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -130,8 +131,11 @@ def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
     description.unlink()  # as if that one were in the middle of being made
     with pytest.raises(ground.GroundError, match="another network is made or stands there"):
         ground.make(folder, small_plan())
+    description.write_text("{}")  # as one of which nobody knows who made it
+    with pytest.raises(ground.GroundError, match="another network is made or stands there"):
+        ground.make(folder, small_plan())
     description.write_text(told)
-    assert len(Links(folder).heal()) == 2
+    assert len(Links(folder).heal()) == 2, "who was refused took nothing away"
     network.end()
     with pytest.raises(ClusterError, match="no network"):
         ground.open_network(folder)
@@ -151,6 +155,26 @@ def test_a_holder_that_was_killed_is_cleared_away(folder: Path) -> None:
     with ground.make(folder, small_plan()):
         assert len(Links(folder).cut("0", "1")) == 2
     network.end()
+
+
+@pytest.mark.slow
+def test_an_agent_that_ends_late_takes_nothing_from_the_next_network(folder: Path) -> None:
+    """Seen to fail: it removed the next one's socket as its own."""
+    before = ground.make(folder, small_plan())
+    (agent,) = before.servants
+    os.kill(agent.pid, signal.SIGSTOP)
+    os.kill(before.holder.pid, signal.SIGKILL)
+    processes.wait_until(lambda: not before.stands(), timeout_s=30, what="the holder's end")
+    with ground.make(folder, small_plan()):
+        os.kill(agent.pid, signal.SIGCONT)
+        processes.wait_until(
+            lambda: processes.state(agent.pid, agent.process) is processes.State.DEAD,
+            timeout_s=30,
+            what="the agent's end",
+        )
+        assert len(Links(folder).cut("0", "1")) == 2
+        before.end()
+        assert len(Links(folder).heal()) == 2
 
 
 @pytest.mark.slow

@@ -165,6 +165,37 @@ def test_they_end_with_their_maker_unless_they_are_settled(
     nothing_is_left(str(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
+def test_there_is_one_network_in_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possibility: possible.Possibility
+) -> None:
+    """Seen to fail: who was refused a port took the files of those that had it; and proxies that
+    had been killed were in the way of a network for good.
+    """
+    monkeypatch.setenv(MARK, str(tmp_path))
+    advertised, own = free_ports(2)
+    listeners = {"0": [(advertised, own)]}
+    with proxy_ground.make(tmp_path, small_plan(), listeners) as proxies:
+        for another in (listeners, {"0": [(own, advertised)]}):
+            with pytest.raises(ClusterError, match="another network is made or stands there"):
+                proxy_ground.make(tmp_path, small_plan(), another)
+        assert len(Links(tmp_path).cut("0", "1")) == 2
+        if possibility.how == possible.NAMESPACES:
+            with pytest.raises(ClusterError, match="another network is made or stands there"):
+                ground.make(tmp_path, small_plan())
+        ground.clear(tmp_path)
+        assert Links(tmp_path).status()["agrees"]
+        os.kill(proxies.pid, 9)
+        processes.wait_until(
+            lambda: not marked_processes(str(tmp_path)), timeout_s=LONG_S, what="its end"
+        )
+    if possibility.how == possible.NAMESPACES:
+        with ground.make(tmp_path, small_plan()):
+            assert len(Links(tmp_path).cut("0", "1")) == 2
+    ground.clear(tmp_path)
+    nothing_is_left(str(tmp_path), tmp_path)
+
+
 def test_they_can_be_asked_for() -> None:
     found = possible.look({possible.VARIABLE: possible.PROXIES})
     assert found.how == possible.PROXIES

@@ -25,6 +25,7 @@ from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.network import addresses, entering
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
+from holdfast.cluster.network.holder import claim
 from holdfast.cluster.processes import State
 
 DESCRIPTION: Final = "network.json"
@@ -129,10 +130,8 @@ def make(
     to which it leads. GroundError: it can't be had here; ClusterError: there is one already.
     """
     directory = directory.absolute()
-    if (directory / DESCRIPTION).exists():
-        if _is_alive(directory):
-            raise ClusterError(f"{directory} has a network already, and it stands.")
-        clear(directory)
+    if _is_alive(directory):
+        raise ClusterError(f"{directory} has a network already, and it stands.")
     tools = find_tools()
     user = not _has_admin()
     pid, lifeline, answers = _start_holder(tools, user)
@@ -356,13 +355,23 @@ def _from_description(path: Path) -> Network:
 
 
 def _is_alive(directory: Path) -> bool:
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, StandInError):
         return _from_description(directory / DESCRIPTION).stands()
     return False
 
 
 def clear(directory: Path) -> None:
-    """Remove what a network left whose holder was killed and could not do it."""
+    """Remove what a network left whose holder was killed; nothing of one that stands or is made."""
+    with suppress(OSError):
+        claimed = claim(str(directory))
+        try:
+            remove_files(directory)
+        finally:
+            os.close(claimed)
+
+
+def remove_files(directory: Path) -> None:
+    """Remove all files of a network from a directory that the caller has claimed."""
     for name in FILES:
         (directory / name).unlink(missing_ok=True)
         (directory / f"{name}.new").unlink(missing_ok=True)

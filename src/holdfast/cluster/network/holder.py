@@ -46,8 +46,10 @@ def main() -> int:
     try:
         try:
             os.chdir(task["directory"])
-            _claim()
+            claim(".")
             made |= {*task["files"], *task["others"]}
+            for name in made:  # of an earlier holder, which was killed
+                _remove(name)
             _answer({"descriptors": _make(task)})
             for order in lines:
                 for name, text in order.get("write", {}).items():
@@ -90,13 +92,18 @@ def _make(task: dict[str, Any]) -> dict[str, int]:
     return descriptors
 
 
-def _claim() -> None:
-    """Have the directory for ourselves as long as we live. OSError: another holder has it."""
-    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+def claim(directory: str) -> int:
+    """Have a directory for ourselves until what is returned is closed, or we end.
+
+    OSError: another holder has it, or proxies (`pair_proxies`).
+    """
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another network is made or stands there", ".") from None
+        os.close(file)
+        raise OSError(errno.EBUSY, "another network is made or stands there", directory) from None
+    return file
 
 
 def _enter(descriptor: int) -> None:

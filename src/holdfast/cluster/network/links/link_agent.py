@@ -175,6 +175,7 @@ def main() -> int:
         enforcer = KernelLinks(network.plan, ground.find_tools(), network.holder, SEED)
         agent = Agent(network.plan, enforcer, enforcer.begin())
         listener = bind(directory)
+        ours = _which(directory)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -183,8 +184,15 @@ def main() -> int:
     finally:
         enforcer.close()
         with suppress(OSError):
-            (directory / ground.SOCKET).unlink(missing_ok=True)
+            if _which(directory) == ours:  # and not one of the next network there
+                (directory / ground.SOCKET).unlink(missing_ok=True)
     return 0
+
+
+def _which(directory: Path) -> tuple[int, int, int]:
+    """Tell a directory's socket from any other that was or will be there."""
+    found = (directory / ground.SOCKET).stat()
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.holder import claim
 from holdfast.cluster.network.link_table import Table, newly_swallowed
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_rules import InForce
@@ -136,6 +137,12 @@ def main() -> int:
     plan = addresses.from_json(task["places"])
     enforcer = ProxyLinks(plan, link_agent.SEED)
     try:
+        claim(str(directory))  # until we end
+    except OSError as error:
+        sys.stdout.write(f"error: {error}\n")
+        return 1
+    try:
+        ground.remove_files(directory)
         for name, ports in task["listeners"].items():
             for advertised, own in ports:
                 enforcer.listen(name, advertised, own)
