@@ -1,6 +1,6 @@
 """Nobody can hold up a broker by what he asks of its groups, nor have as much memory as he likes.
 
-Goal: no callback of a broker takes over 50 ms of CPU, whatever is named a thousand times, however
+Goal: no callback of a broker is long (`LoopWatch`), whatever is named a thousand times, however
 many groups there are and however many members one has; what is refused is refused, and others are
 served. Method: one broker as a process, requests as no client sends them, and a crowd that joins at
 once. (What names 100,000 things in one place takes a tenth of a second: docs/design/rim.md.)

@@ -3,7 +3,7 @@ nothing that has to be done for so many holds up a loop.
 
 Method: three brokers as processes hold all partitions, with sessions of 9 s; one is killed, and
 comes back. Every partition is led, no healthy broker was ever fenced by what the metadata log says,
-every ISR is whole, and no callback of any node took over 50 ms of CPU, but for a start and the end.
+every ISR is whole, and no callback of any node was long (`LoopWatch`), but for a start and the end.
 How long it takes is for `make scale` to say.
 Seen to fail: with a collector that looks at all that lives.
 """

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from tests.lab.fake_group_client import (
     told,
 )
 
-from holdfast.clients.workload import member_commits, member_sink
+from holdfast.clients.workload import member_commits, member_sink, verifiable_member
 from holdfast.clients.workload.group_diary import Membership
 from holdfast.clients.workload.member_options import Options, parse
 from holdfast.clients.workload.member_sink import Sink
@@ -35,6 +37,15 @@ from holdfast.judge.groups.history import Processed, Revoked, Started
 from holdfast.judge.history import Note
 
 Live = Callable[..., FakeConsumer]
+
+
+@contextmanager
+def sleeping(instead: Callable[[float], None]) -> Iterator[None]:
+    """Have this done where a member sleeps, and only there: other threads of this process go on."""
+    with pytest.MonkeyPatch.context() as patched:
+        stand_in = SimpleNamespace(**(vars(time) | {"sleep": instead}))
+        patched.setattr(verifiable_member, "time", stand_in)
+        yield
 
 
 @pytest.fixture
@@ -86,8 +97,7 @@ def test_what_was_done_is_on_disk_before_the_next_is_begun(live: Live, tmp_path:
     def work(_seconds: float) -> None:
         on_disk.append((tmp_path / "m.jsonl").read_bytes().count(b"group_processed"))
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time, "sleep", work)
+    with sleeping(work):
         live([give(0), *records(0, 3, 4, 5), nothing], work_ms=1.0)
     assert on_disk == [0, 1, 2]
 
@@ -217,8 +227,7 @@ def test_it_stands_still_where_it_is_told_to(live: Live, tmp_path: Path) -> None
     def let_go(_seconds: float) -> None:
         hold.unlink()
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time, "sleep", let_go)
+    with sleeping(let_go):
         consumer = live([give(0), *records(0, 3, 4, 5), nothing], hold=hold)
     notes = [event.text for event in consumer.events() if isinstance(event, Note)]
     assert notes == ["m holds with 2 of 3 records processed"]
@@ -228,8 +237,7 @@ def test_it_stands_still_where_it_is_told_to(live: Live, tmp_path: Path) -> None
 def test_it_stands_still_only_in_a_batch_of_which_some_is_left(live: Live, tmp_path: Path) -> None:
     hold = tmp_path / "hold"
     hold.write_text("2+")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time, "sleep", lambda _: hold.unlink())
+    with sleeping(lambda _: hold.unlink()):
         script = [give(0), *records(0, 3, 4), nothing, *records(0, 5, 6, 7), nothing]
         consumer = live(script, hold=hold)
     notes = [event.text for event in consumer.events() if isinstance(event, Note)]
@@ -349,8 +357,7 @@ def test_who_dies_in_a_batch_has_put_in_what_it_had_done(
             seen.append(len(table.rows()))
         hold.unlink()
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time, "sleep", look)
+    with sleeping(look):
         live([give(0), *records(0, 3, 4, 5), nothing], hold=hold, sink=sink, sink_mode=mode,
              commits="never")  # fmt: skip
     assert seen == [there]

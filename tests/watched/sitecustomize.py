@@ -1,7 +1,9 @@
 """Python imports this by itself where its folder is in PYTHONPATH: a node that a test watches.
 
 Owns the watch on callbacks of a process's loop: what each costs in CPU time of its own thread,
-which does not grow when others have the processor. Nothing of it is in what users run.
+held against what a piece of known work costs there and then. So a bound is an amount of work: it
+neither grows when others have the processor nor on a slower one. Nothing of it is in what users
+run.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import os
 import time
 from typing import Any
 
-LIMIT_S = 0.05
+ADDITIONS = 1_200_000  # as much work is too much: some 90 ms on a processor of 2.5 GHz
+_PIECE = 20_000
+_SHORT_S = 0.02  # what takes less is not looked at any closer
 FILE = "HOLDFAST_TEST_LONG_CALLBACKS"  # where each is noted; armed once this file is there
 
 _run = asyncio.Handle._run
@@ -22,8 +26,21 @@ def watched(self: Any) -> None:
     before = time.thread_time()
     _run(self)
     spent = time.thread_time() - before
-    if spent > LIMIT_S:
-        note(f"{spent * 1000:.0f} ms: {self!r}\n")
+    if spent > _SHORT_S:
+        additions = spent / addition_s()
+        if additions > ADDITIONS:
+            note(f"{additions / 1e6:.1f} million additions, {spent * 1000:.0f} ms: {self!r}\n")
+
+
+def addition_s() -> float:
+    """Return the CPU time of an addition in a loop now, in seconds; the slowest of three pieces."""
+    slowest = 0.0
+    for _ in range(3):
+        total, before = 0, time.thread_time()
+        for number in range(_PIECE):
+            total += number
+        slowest = max(slowest, time.thread_time() - before)
+    return slowest / _PIECE
 
 
 def note(text: str) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from holdfast.pipelines.intake import headers
 from holdfast.pipelines.intake.connection import open_consumer
-from holdfast.pipelines.intake.forked import forget_in_child, leak
+from holdfast.pipelines.intake.forked import forget_in_child, is_forked, leak
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.access import (
     ARROW_SCHEMA,
@@ -114,6 +114,8 @@ def librdkafka_range(
         # After an error its state is unknown; and a bound on what is kept.
         if os.getpid() != process:
             leak(consumer)  # it is the parent's, whose child was to give up this range
+        elif is_forked() and not whole:
+            leak(consumer)
         elif whole and access not in _idle and len(_idle) < CONSUMERS_MAX:
             consumer.unassign()
             _idle[access] = consumer
