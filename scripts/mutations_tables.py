@@ -11,11 +11,12 @@ MERGING = "pipelines/sinks/merging.py"
 SQL_STORE = "pipelines/sinks/sql_store.py"
 POSTGRESQL = "pipelines/sinks/postgresql_store.py"
 COPY = "pipelines/sinks/postgresql_copy.py"
-PARQUET = "pipelines/sinks/parquet_store.py"
+PARQUET = "pipelines/sinks/parquet/store.py"
+PARQUET_RULES = "pipelines/sinks/parquet/columns.py"
 DELTA = "pipelines/sinks/delta_store.py"
 DELTA_TABLE = "pipelines/sinks/delta_table.py"
 TURNS = "pipelines/sinks/turns.py"
-PARQUET_TASK = "pipelines/sinks/parquet_task.py"
+PARQUET_TASK = "pipelines/sinks/parquet/task.py"
 DATABASE = "pipelines/sinks/database_url.py"
 TABLE_SINK = "pipelines/sinks/table_sink.py"
 TARGET = "pipelines/sinks/target.py"
@@ -25,6 +26,7 @@ _TESTS = "tests/pipelines/test_pipeline_"
 MERGING_TESTS = (f"{_TESTS}merging.py",)
 SQL_TESTS = (f"{_TESTS}sql_store.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
+_SHARED = "test_queries_that_share_a_folder_have_one_type_of_a_name"
 PARQUET_TESTS = (f"{_TESTS}parquet_store.py",)
 PARQUET_COLUMNS = (
     f"{_TESTS}parquet_store.py::test_other_columns_are_refused_unless_files_may_differ",
@@ -107,8 +109,7 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Parquet: who is refused has taken the query over",
         "a wrong start ends the driver that is right",
         PARQUET,
-        "        self._refuse_other_columns(self._last_manifest())"
-        "  # before anybody is fenced for it\n",
+        "        self._refuse_other_columns(last)  # before anybody is fenced for it\n",
         "",
         tests=PARQUET_TESTS,
     ),
@@ -198,8 +199,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: how far a folder is, is looked at before the others are fenced",
         "a batch that a former owner commits in between comes twice",
         PARQUET,
-        "        self._fence_others()\n        self._manifest = self._last_manifest()\n",
-        "        self._manifest = self._last_manifest()\n        self._fence_others()\n",
+        "        self._fence_others()\n        self._manifest = last_manifest(self._table)\n",
+        "        self._manifest = last_manifest(self._table)\n        self._fence_others()\n",
         tests=PARQUET_TESTS,
     ),
     one(
@@ -422,7 +423,7 @@ TABLES: tuple[Mutation, ...] = (
     one(
         "tables: Parquet: a column may have two types",
         'schema_changes="add"',
-        PARQUET,
+        PARQUET_RULES,
         "before.get(name, kind) != kind:",
         "name not in before and kind is None:",
         tests=PARQUET_COLUMNS,
@@ -431,8 +432,32 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Parquet: the columns of earlier files are forgotten",
         "a column that comes again with another type",
         PARQUET,
-        '"columns": {**_columns_of_files(self._manifest), **self._columns},',
+        '"columns": {**columns_of_files(self._manifest), **self._columns},',
         '"columns": self._columns,',
         tests=PARQUET_COLUMNS,
+    ),
+    one(
+        "tables: Parquet: a query looks at others before it puts down what it writes",
+        "two that begin at once see nothing of each other, and it is no other query's business",
+        PARQUET_RULES,
+        "    _put(own, json.dumps(columns).encode())\n    try:",
+        "    try:",
+        tests=(f"{_TESTS}parquet_store.py::{_SHARED}",),
+    ),
+    one(
+        "tables: Parquet: who is refused keeps others from the columns that it wanted",
+        "the query that is right can't begin",
+        PARQUET_RULES,
+        "            own.unlink(missing_ok=True)\n",
+        "            pass\n",
+        tests=(f"{_TESTS}parquet_store.py::{_SHARED}",),
+    ),
+    one(
+        "tables: Parquet: a type within a type is not looked at",
+        "a list of nulls, which readers differ about",
+        PARQUET_RULES,
+        'for key in ("elementType", "keyType", "valueType"):',
+        'for key in ("keyType", "valueType"):',
+        tests=(f"{_TESTS}parquet_store.py",),
     ),
 )

@@ -24,8 +24,8 @@ from holdfast.pipelines.due import Rows, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Planned, Reader
-from holdfast.pipelines.sinks.parquet_store import ParquetStore
-from holdfast.pipelines.sinks.parquet_task import ParquetTask
+from holdfast.pipelines.sinks.parquet.store import ParquetStore
+from holdfast.pipelines.sinks.parquet.task import ParquetTask
 from holdfast.pipelines.sinks.store import Store
 from holdfast.pipelines.sinks.target import Target
 from holdfast.pipelines.sinks.written_files import Files

@@ -33,7 +33,7 @@ from tests.pipelines.parquet_writer import (
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import RECORD
-from holdfast.pipelines.sinks.parquet_store import ParquetStore
+from holdfast.pipelines.sinks.parquet.store import ParquetStore
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 from holdfast.pipelines.sinks.written_files import Files
@@ -141,6 +141,52 @@ def test_other_columns_are_refused_unless_files_may_differ(tmp_path: Path) -> No
         opened(tmp_path, twice)
     with pytest.raises(TargetError, match="keys: a Parquet table"):
         opened(tmp_path, keys=("number",))
+
+
+def of_query(root: Path, query: str, *fields: spark.StructField) -> ParquetStore:
+    """Open another query's store in the same folder."""
+    store = ParquetStore(f"parquet://{root}", query, Target(table="kept", adds_columns=True))
+    store.open(spark.StructType(list(fields)), "local[2]")
+    return store
+
+
+def test_queries_that_share_a_folder_have_one_type_of_a_name(tmp_path: Path) -> None:
+    """Seen to fail: both wrote, and who read the folder found an error."""
+    number, text = (
+        spark.StructField("number", kind) for kind in (spark.LongType(), spark.StringType())
+    )
+    of_query(tmp_path, "b", number, spark.StructField("its own", spark.DateType()))
+    with pytest.raises(TargetError, match=r"'b' writes here, too, with a column 'number' .*rm /"):
+        of_query(tmp_path, "c", text)
+    of_query(tmp_path, "d", number)
+    of_query(tmp_path, "c", number)
+    writer = begun(tmp_path)  # of a table from before queries put down what they write
+    write(writer, batch(1))
+    for declared in (tmp_path / "kept" / "_holdfast" / "_columns").iterdir():
+        declared.unlink()
+    (tmp_path / "kept" / "odd" / "c" / "2026-11").mkdir(parents=True)  # somebody else's
+    with pytest.raises(TargetError, match="query 'a query' writes here, too"):
+        of_query(tmp_path, "c", text)
+    of_query(tmp_path, "c", number)
+    assert numbers(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        spark.DayTimeIntervalType(),
+        spark.ArrayType(spark.NullType()),
+        spark.MapType(spark.StringType(), spark.YearMonthIntervalType()),
+        spark.StructType([spark.StructField("a", spark.VariantType())]),
+    ],
+    ids=str,
+)
+def test_types_that_readers_find_as_others_are_refused(
+    tmp_path: Path, kind: spark.DataType
+) -> None:
+    with pytest.raises(TargetError, match=r"column 'odd' has the type .* cast it in the query"):
+        opened(tmp_path, spark.StructType([spark.StructField("odd", kind)]))
+    assert not (tmp_path / "kept" / "_holdfast" / "_columns").exists()
 
 
 @pytest.mark.parametrize("url", ["parquet://bucket/folder", "s3://bucket/folder", "parquet:"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.pipelines.sinks.key_value.task import WriteTask
-from holdfast.pipelines.sinks.parquet_task import ParquetTask
+from holdfast.pipelines.sinks.parquet.task import ParquetTask
 from holdfast.pipelines.sinks.postgresql_copy import CopyTask
 from holdfast.pipelines.sinks.readable_texts import readable
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError

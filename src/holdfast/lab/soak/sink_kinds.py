@@ -154,7 +154,7 @@ SINKS = (
         name="parquet",
         target="parquet://{folder}/tables",
         places=tuple(
-            f"{_SINKS}.parquet_store:ParquetStore.{name}"
+            f"{_SINKS}.parquet.store:ParquetStore.{name}"
             for name in ("stage", "_gather", "_publish", "commit")
         ),
         read=_from_parquet,

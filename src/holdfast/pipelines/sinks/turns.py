@@ -26,7 +26,7 @@ from urllib.parse import quote
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.parquet.task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError

@@ -101,7 +101,7 @@ def _store(url: str, query: str, target: Target) -> Store:
 
         return PostgresqlStore(url, query, target)
     if scheme == "parquet":
-        from holdfast.pipelines.sinks.parquet_store import ParquetStore  # noqa: PLC0415
+        from holdfast.pipelines.sinks.parquet.store import ParquetStore  # noqa: PLC0415
 
         return ParquetStore(url, query, target)
     if scheme == "delta":

@@ -30,7 +30,7 @@ class Files:
 
     @classmethod
     def of(cls, folder: Path, done: Iterable[Any]) -> Self:
-        """Return what tasks told of theirs: rows of `parquet_task.SCHEMA`."""
+        """Return what tasks told of theirs: rows of `parquet.task.SCHEMA`."""
         told = list(done)
         return cls(folder, tuple(row.name for row in told), sum(row.rows for row in told))
 

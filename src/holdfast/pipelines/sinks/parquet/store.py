@@ -2,6 +2,7 @@
 
     TABLE/QUERY/CHECKPOINT/BATCH-COMMIT/part-....parquet   rows; _manifest.json: what the batch is
     TABLE/_holdfast/QUERY/EPOCH/                           what the owner of this epoch stages
+    TABLE/_holdfast/_columns/QUERY.json                    which columns a query writes
 
 Names that begin with _ are passed over by Spark, Arrow, pandas and whatever else reads folders of
 Parquet. A batch is committed by one rename of its folder out of its owner's staging area. Who takes
@@ -26,7 +27,15 @@ from urllib.parse import quote
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.parquet.columns import (
+    MANIFEST,
+    agree_with_others,
+    columns_of,
+    columns_of_files,
+    last_manifest,
+    refuse_other_types,
+)
+from holdfast.pipelines.sinks.parquet.task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 AREA: Final = "_holdfast"
-MANIFEST: Final = "_manifest.json"
 _VERSION: Final = 1
 _WHY_LOCAL: Final = (
     "A batch is one rename, which an object store does not have; HDFS has it, and is not built"
@@ -96,33 +104,28 @@ class ParquetStore:
         del master  # wherever it runs: the folder has to be the same one, which nobody can tell
         told = unmarked(schema.jsonValue())
         self._schema = json.dumps(told, separators=(",", ":"), sort_keys=True)
-        self._columns = _columns(told)
+        self._columns = columns_of(told)
         self._areas.mkdir(parents=True, exist_ok=True)
         self._table.mkdir(parents=True, exist_ok=True)
-        self._refuse_other_columns(self._last_manifest())  # before anybody is fenced for it
+        last = last_manifest(self._table)
+        self._refuse_other_columns(last)  # before anybody is fenced for it
+        declared = {**columns_of_files(last), **self._columns}
+        agree_with_others(self._root, AREA, self._name, declared)
         self._epoch = self._take()
         self._fence_others()
-        self._manifest = self._last_manifest()
+        self._manifest = last_manifest(self._table)
         self._refuse_other_columns(self._manifest)
 
     def _refuse_other_columns(self, last: Mapping[str, Any] | None) -> None:
-        former = self._columns if last is None else _columns(json.loads(last["schema"]))
+        before = columns_of_files(last)
+        former = self._columns if last is None else _of_schema(last["schema"])
         if former != self._columns and not self._target.adds_columns:
             raise TargetError(
                 f"{self._table}: its files have other columns than the query now has; write to "
                 'another folder, or let files differ (schema_changes="add")'
             )
-        before = _columns_of_files(last)
-        spelt = {name.lower(): name for name in before}
-        for name, kind in self._columns.items():
-            there = spelt.get(name.lower(), name)
-            if there != name or before.get(name, kind) != kind:
-                raise TargetError(
-                    f"{self._table}: its files have a column {there!r} of the type "
-                    f"{_spelt(before[there])}, and the query has {name!r}, {_spelt(kind)}: who "
-                    "reads the folder finds one type for both, or an error. Cast it in the query, "
-                    "give it another name, or write to another folder"
-                )
+        files = f"{self._table}: its files have"
+        refuse_other_types(before, self._columns, files, "write to another folder")
 
     def _take(self) -> int:
         """Make the staging area of an epoch that nobody had: what is fenced keeps its number."""
@@ -171,17 +174,6 @@ class ParquetStore:
         if self._manifest is None:
             return Memory()
         return memory_of(self._manifest)
-
-    def _last_manifest(self) -> dict[str, Any] | None:
-        """Return what was committed last, over all checkpoints of the query."""
-        folders = [
-            folder for checkpoint in self._table.iterdir() for folder in checkpoint.iterdir()
-        ]
-        last = max(folders, key=lambda folder: int(folder.name.partition("-")[2]), default=None)
-        if last is None:
-            return None
-        manifest: dict[str, Any] = json.loads((last / MANIFEST).read_text())
-        return manifest
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -242,7 +234,7 @@ class ParquetStore:
             "epoch": self._epoch,
             **told_of(batch),
             "schema": self._schema,
-            "columns": {**_columns_of_files(self._manifest), **self._columns},
+            "columns": {**columns_of_files(self._manifest), **self._columns},
             "rows": staged.count,
             "files": list(staged.names),
             **told_moves(self._query, self.memory(), work),
@@ -253,32 +245,8 @@ class ParquetStore:
         """Nothing is held: files are opened and closed with each batch."""
 
 
-def _columns(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each column's type. TargetError: one is there twice, for some who read the files."""
-    found: dict[str, Any] = {}
-    lower: set[str] = set()
-    for field in schema["fields"]:
-        name = field["name"]
-        if name.lower() in lower:
-            raise TargetError(
-                f"column {name!r} is there twice: to Spark, which reads the files, A and a are one "
-                "name; give one of them another"
-            )
-        lower.add(name.lower())
-        found[name] = field["type"]
-    return found
-
-
-def _columns_of_files(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the columns of all files up to a manifest; of before it tells its own alone."""
-    if manifest is None:
-        return {}
-    told: dict[str, Any] = manifest.get("columns") or _columns(json.loads(manifest["schema"]))
-    return told
-
-
-def _spelt(kind: Any) -> str:
-    return kind if isinstance(kind, str) else json.dumps(kind)
+def _of_schema(told: str) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in json.loads(told)["fields"]}
 
 
 def _refuse_hidden(option: str, name: str) -> None:

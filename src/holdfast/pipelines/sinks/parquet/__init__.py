@@ -1,0 +1,1 @@
+"""Folders of Parquet files that have each batch once, and that any reader can trust."""
