@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import sqlalchemy as sql
 
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.journal import Exit
-from holdfast.lab.pipelines import driver_process
+from holdfast.lab.parameters import LabError
+from holdfast.lab.pipelines import driver_process, tables
 from holdfast.lab.pipelines import pipeline as pipeline_module
 from holdfast.lab.pipelines.driver_process import DriverProcess
 from holdfast.lab.pipelines.pipeline import NOTHING_ELSE, ONCE, WHOLE, Pipeline
@@ -206,6 +209,28 @@ def test_each_scenario_is_named_for_a_pipeline_and_has_a_control() -> None:
         f"pipeline-{module.replace('_', '-')}" for module in pipeline_campaigns.MODULES
     ]
     assert all(any(part.is_control for part in each.parts) for each in found)
+
+
+LIST = """
+import sys
+for name in ("pyspark", "pyarrow", "pandas", "sqlalchemy"):
+    sys.modules[name] = None
+from holdfast.lab.soak import pipeline_campaigns
+print(len(pipeline_campaigns.scenarios()))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_scenarios_are_listed_without_what_spark_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{len(pipeline_campaigns.MODULES)}\n", "")
+
+
+def test_a_query_without_what_spark_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "find_spec", lambda name: None if name == "pyarrow" else name)
+    with pytest.raises(LabError, match=r"needs pyarrow: pip install 'holdfast\[spark\]'"):
+        SqlTable("sqlite://")
 
 
 @pytest.mark.slow

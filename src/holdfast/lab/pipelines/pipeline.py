@@ -19,6 +19,7 @@ from holdfast.lab.pipelines.tables import (
     SqlTable,
     Table,
     differences,
+    refuse_without_spark,
     told,
 )
 from holdfast.lab.report import Table as ReportTable
@@ -64,6 +65,7 @@ class Pipeline:
         master: str | None = None,
     ) -> None:
         """`topic`: None for the run's. `options` are the source's, `watch` where it can be held."""
+        refuse_without_spark()
         self.run = run
         self.topic = run.topic if topic is None else topic
         self.folder = run.history.parent

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import sqlalchemy as sql
-
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
 from holdfast.lab.pipelines.process_trees import below, is_alive
+from holdfast.lab.pipelines.tables import refuse_without_spark
 
 TIMEOUT_S = 120.0
 
@@ -25,6 +24,9 @@ class PostgresqlServer:
     """One that runs already. Who has the context of `server` ends what this starts."""
 
     def __init__(self, url: str) -> None:
+        refuse_without_spark()
+        import sqlalchemy as sql  # noqa: PLC0415 - of an extra
+
         self.url = url
         sockets = sql.make_url(url).query["host"]
         assert isinstance(sockets, str), "the URL names one folder of sockets"
@@ -69,6 +71,8 @@ class PostgresqlServer:
         wait_until(self._answers, timeout_s=TIMEOUT_S, what="PostgreSQL to start")
 
     def _answers(self) -> bool:
+        import sqlalchemy as sql  # noqa: PLC0415 - as above
+
         engine = sql.create_engine(self.url, poolclass=sql.NullPool)
         with suppress(sql.exc.OperationalError), engine.connect():
             return True

@@ -5,18 +5,29 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-import sqlalchemy as sql
-from sqlalchemy.exc import OperationalError, ProgrammingError
-
+from holdfast.lab.parameters import refuse_if
 from holdfast.lab.pipelines.plain_log import Row
 
 NAME = "records"
 GAPS = "holdfast_gap"
 SHOWN_MAX = 3  # rows of each kind, in words
 MISSING, TWICE, STRANGE = "missing", "more than once", "not in the log"
+
+
+_LIBRARIES = ("pyspark", "pyarrow", "pandas", "sqlalchemy")
+
+
+def refuse_without_spark() -> None:
+    """LabError: what scenarios of queries need is not installed. They are listed all the same."""
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    refuse_if(
+        bool(missing),
+        f"a Spark query needs {', '.join(missing)}: pip install 'holdfast[spark]' brings that",
+    )
 
 
 class Table(Protocol):
@@ -35,10 +46,15 @@ class SqlTable:
     """In SQLite or PostgreSQL. While it is not there, or its database is away, it tells nothing."""
 
     def __init__(self, target: str) -> None:
+        refuse_without_spark()
+        import sqlalchemy as sql  # noqa: PLC0415 - of an extra
+
         self.target = target
         self._engine = sql.create_engine(target, poolclass=sql.NullPool)
 
     def positions(self) -> dict[int, int]:
+        from sqlalchemy.exc import OperationalError, ProgrammingError  # noqa: PLC0415 - as above
+
         text = f'SELECT "partition", MAX("offset") + 1 FROM {NAME} GROUP BY "partition"'  # noqa: S608
         try:
             return dict(self._all(text))
@@ -51,6 +67,8 @@ class SqlTable:
 
     def gaps(self) -> dict[int, set[int]]:
         """Return the offsets that the log lacked, as the sink has written them down."""
+        import sqlalchemy as sql  # noqa: PLC0415 - as above
+
         found: dict[int, set[int]] = {}
         text = f'SELECT "partition", first_offset, next_offset FROM {GAPS}'  # noqa: S608 - ours
         with self._engine.connect() as connection:
