@@ -32,9 +32,13 @@ USES = {
 
 def source(module: str) -> str:
     """The steps of a scenario, and those of other scenarios that it takes over for its control."""
-    text = (FOLDER / f"{module}.py").read_text()
-    others = re.findall(r"from holdfast\.lab\.scenarios\.(\w+) import", text)
-    return text + "".join((FOLDER / f"{other}.py").read_text() for other in others)
+    text = steps_of(module)
+    others = re.findall(r"from holdfast\.lab\.scenarios\.([\w.]+) import", text)
+    return text + "".join(steps_of(other) for other in others)
+
+
+def steps_of(module: str) -> str:
+    return FOLDER.joinpath(*module.split(".")).with_suffix(".py").read_text()
 
 
 @pytest.mark.parametrize("parameter", USES)

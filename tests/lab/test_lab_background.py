@@ -18,7 +18,8 @@ import pytest
 
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
-from holdfast.lab.soak import pipeline_campaigns
+from holdfast.lab.scenario import PIPELINES, SCENARIOS
+from holdfast.lab.soak.scenario_campaigns import CAMPAIGNS
 from holdfast.wire.messages import API_NAMES, module_name
 
 
@@ -180,10 +181,10 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
             ],
         ),
         (
-            pipeline_campaigns.EXERCISED,
+            background.PIPELINE_SCENARIOS,
             [
-                "holdfast.lab.soak.pipeline_campaigns",
-                *(f"holdfast.lab.scenarios.pipelines.{one}" for one in pipeline_campaigns.MODULES),
+                "holdfast.lab.soak.scenario_campaigns",
+                *(f"holdfast.lab.scenarios.{SCENARIOS[name]}" for name in sorted(PIPELINES)),
                 "holdfast.pipelines.proving.copying",
                 "holdfast.node.__main__",
                 "pyspark_holdfast",
@@ -219,8 +220,8 @@ def test_the_folders_hold_all_that_a_proof_imports(
 
 
 def test_a_campaign_of_pipelines_is_told_apart_by_what_it_says_it_exercises() -> None:
-    named = {each.exercises for each in pipeline_campaigns.CAMPAIGNS}
-    assert named == {pipeline_campaigns.EXERCISED}
+    named = {each.name for each in CAMPAIGNS if each.exercises == background.PIPELINE_SCENARIOS}
+    assert named == set(PIPELINES)
 
 
 def test_what_is_left_out_is_used_by_nothing_that_is_proven() -> None:

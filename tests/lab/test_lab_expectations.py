@@ -34,8 +34,8 @@ from holdfast.lab.scenarios.min_isr_law import (
     law_table,
 )
 from holdfast.lab.scenarios.nearest_replica import received_between, samples, share_of
-from holdfast.lab.scenarios.retention import begins, expect_begins
 from holdfast.lab.steps import dead_disks as disks
+from holdfast.lab.steps.expiry import begins, expect_begins
 from holdfast.lab.steps.moving import expect_even
 from holdfast.wire.batch import Record, build_batch
 

@@ -23,7 +23,7 @@ from holdfast.lab.pipelines.plain_log import Row
 from holdfast.lab.pipelines.process_trees import is_alive
 from holdfast.lab.pipelines.tables import FilesTable, SqlTable, compare
 from holdfast.lab.prove import prove
-from holdfast.lab.soak import pipeline_campaigns
+from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.pipelines.fence import create_tables, gaps
 from holdfast.pipelines.proving.careless_sinks import PlainAppend, SwallowsErrors
 
@@ -203,20 +203,12 @@ def test_a_line_that_a_task_is_at_is_no_row_yet(tmp_path: Path) -> None:
     assert table.positions() == {0: 2}
 
 
-def test_each_scenario_is_named_for_a_pipeline_and_has_a_control() -> None:
-    found = pipeline_campaigns.scenarios()
-    assert [each.name for each in found] == [
-        f"pipeline-{module.replace('_', '-')}" for module in pipeline_campaigns.MODULES
-    ]
-    assert all(any(part.is_control for part in each.parts) for each in found)
-
-
 LIST = """
 import sys
 for name in ("pyspark", "pyarrow", "pandas", "sqlalchemy"):
     sys.modules[name] = None
-from holdfast.lab.soak import pipeline_campaigns
-print(len(pipeline_campaigns.scenarios()))
+from holdfast.lab.scenario import SCENARIOS, load_scenario
+print(len([load_scenario(name) for name in SCENARIOS]))
 """
 
 
@@ -224,7 +216,7 @@ print(len(pipeline_campaigns.scenarios()))
 @pytest.mark.slow
 def test_scenarios_are_listed_without_what_spark_needs() -> None:
     done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == (f"{len(pipeline_campaigns.MODULES)}\n", "")
+    assert (done.stdout, done.stderr) == (f"{len(SCENARIOS)}\n", "")
 
 
 def test_a_query_without_what_spark_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +229,7 @@ def test_a_query_without_what_spark_needs_is_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.process
 def test_a_scenario_is_proven_and_says_what_its_table_had(tmp_path: Path) -> None:
     """One of them, without its control: both of all are campaigns of `make soak`."""
-    (scenario,) = (
-        each for each in pipeline_campaigns.scenarios() if each.name == "pipeline-rebalanced"
-    )
+    scenario = load_scenario("pipeline-rebalanced")
     outcome = prove(scenario, scenario.defaults, tmp_path / "run", command="a test", control=False)
     assert outcome.exit is Exit.KEPT, outcome.verdict
     (result,) = outcome.results

@@ -53,6 +53,12 @@ _READING: Final = (
     "holdfast/wire/walker/record_columns.py",
 )
 PIPELINE: Final = (*LAB, "holdfast/pipelines", "pyspark_holdfast", *_READING)
+# Scenarios of queries: nothing else proves anything by these folders, so they are named here.
+PIPELINE_SCENARIOS: Final = (
+    *PIPELINE,
+    "holdfast/lab/pipelines",
+    "holdfast/lab/scenarios/pipelines",
+)
 # Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
 DRIVER: Final = (
     "holdfast/pipelines",
@@ -91,7 +97,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/cluster/network",
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
-    "holdfast/lab/soak/pipeline_campaigns.py",
     "holdfast/clients/group_changes.py",
     "holdfast/clients/group_configs.py",
     "holdfast/clients/group_lags.py",

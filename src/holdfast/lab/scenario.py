@@ -135,6 +135,14 @@ SCENARIOS: Mapping[str, str] = {
     "clients-cut-off": "clients_cut_off",
     "rebalance-price": "rebalance_price",
     "coordinator-lost": "coordinator_lost",
+    "pipeline-driver-killed": "pipelines.driver_killed",
+    "pipeline-executor-killed": "pipelines.executor_killed",
+    "pipeline-broker-killed": "pipelines.broker_killed",
+    "pipeline-rebalanced": "pipelines.rebalanced",
+    "pipeline-database-down": "pipelines.database_down",
+    "pipeline-data-gone": "pipelines.data_gone",
+    "pipeline-topic-recreated": "pipelines.topic_recreated",
+    "pipeline-zombie": "pipelines.zombie",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
@@ -149,13 +157,26 @@ _GROUPS = {
     "rolling-clients",
     "standby-group",
 }
+# Spark queries: those that write a number of events, and those under which something dies.
+_WRITTEN = {"pipeline-data-gone", "pipeline-rebalanced", "pipeline-topic-recreated"}
+PIPELINES = {name for name in SCENARIOS if name.startswith("pipeline-")}
+_PIPELINES_KILLED = {
+    "pipeline-broker-killed",
+    "pipeline-database-down",
+    "pipeline-driver-killed",
+    "pipeline-executor-killed",
+}
 # Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 IDLE: Mapping[str, frozenset[str]] = {
     "kills": frozenset(SCENARIOS)
-    - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"},
-    "count": frozenset(_GROUPS | {"add-broker", "compacted-topic", "nearest-replica"}),
-    "rate": frozenset(_EXACT),
-    "duration_s": frozenset(_EXACT | {"rebalance-price", "retention"}),
+    - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"}
+    - _PIPELINES_KILLED,
+    "count": frozenset(
+        _GROUPS | {"add-broker", "compacted-topic", "nearest-replica"} | (PIPELINES - _WRITTEN)
+    ),
+    "rate": frozenset(_EXACT | _WRITTEN),
+    "duration_s": frozenset(_EXACT | {"rebalance-price", "retention"} | PIPELINES)
+    - {"pipeline-database-down"},
 }
 
 

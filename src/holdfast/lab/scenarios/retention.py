@@ -7,33 +7,23 @@ first keeps one policy of age all along, so that it can excuse nothing which wen
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
-from holdfast.clients.replica_files import DamagedFileError, stored_replica
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import NO_TIMESTAMP, Acknowledged
 from holdfast.judge.verdict import Excuse
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.closing import replica_directory
 from holdfast.lab.steps.dead_disks import lose_replicas
+from holdfast.lab.steps.expiry import CONFIGS, GONE_S, HOUR_MS, begins, expect_begins
 from holdfast.lab.steps.usual import bring_back, delete_records
 from holdfast.lab.steps.wants import names
 from holdfast.wire.administration import alter_configs
 from holdfast.wire.structs import ResourceType
 
 NOW, ABSENT, AHEAD, PAST = range(4)  # partitions, by the timestamp of their records
-HOUR_MS = 3_600_000
 SIZE = 1000  # bytes
 MORE = 60  # records ahead of now, so that they are far more than SIZE
-GONE_S = 20.0  # retention looks several times a second
-CONFIGS = {
-    "retention.ms": str(HOUR_MS),
-    # An entry for each batch, and full after a dozen of them: so small are the segments.
-    "index.interval.bytes": "0",
-    "segment.index.bytes": "100",
-}
 
 
 def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
@@ -67,34 +57,6 @@ def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
         sent[partition] = run.acknowledge(clients[partition], partition, count)
     sent[ABSENT] += worker.tail.poll().count(Acknowledged)
     return clients, sent
-
-
-def begins(run: Run, partition: int) -> dict[int, int]:
-    """Return where each replica's files begin; -1: they can't be read just now."""
-    found = {}
-    for node in run.cluster.broker_ids:
-        try:
-            found[node] = stored_replica(replica_directory(run, node, partition)).begin
-        except (OSError, DamagedFileError):
-            found[node] = -1  # a segment went while they were read
-    return found
-
-
-def expect_begins(run: Run, when: str, wanted: Mapping[int, int]) -> None:
-    """Check that every replica of these partitions comes to begin there."""
-
-    def seen() -> dict[int, set[int]]:
-        return {partition: set(begins(run, partition).values()) for partition in wanted}
-
-    expected = {partition: {begin} for partition, begin in wanted.items()}
-    run.soon(lambda: seen() == expected, GONE_S)
-    last = seen()
-    run.check(
-        f"where replicas begin, {when}",
-        "; ".join(f"P{p} at {begin}" for p, begin in wanted.items()),
-        "; ".join(f"P{p} at {', '.join(map(str, sorted(each)))}" for p, each in last.items()),
-        kept=last == expected,
-    )
 
 
 def steps(run: Run) -> None:

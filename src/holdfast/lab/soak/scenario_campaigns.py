@@ -10,11 +10,12 @@ from typing import Any
 
 from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab.background import LAB, PIPELINE_SCENARIOS
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import SCENARIOS, load_scenario
+from holdfast.lab.scenario import PIPELINES, SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.mishaps import break_off, expect_running, failed
@@ -126,6 +127,7 @@ CAMPAIGNS = (
             text=load_scenario(name).summary,
             runs=RUNS_OF_SCENARIO,
             run=proof_of(name),
+            exercises=PIPELINE_SCENARIOS if name in PIPELINES else LAB,
         )
         for name in SCENARIOS
     ),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.lab.parameters import Parameters
+from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import Pipeline
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.pipelines.driver_killed import begin
 from holdfast.lab.steps.usual import bring_back
 
 READ_S = 5.0  # in which the table gets what had been read of a broker before it died

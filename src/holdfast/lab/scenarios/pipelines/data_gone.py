@@ -11,7 +11,7 @@ from holdfast.lab.pipelines.plain_log import Row, read_log
 from holdfast.lab.pipelines.tables import SqlTable, compare
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.retention import CONFIGS, HOUR_MS, expect_begins
+from holdfast.lab.steps.expiry import CONFIGS, HOUR_MS, expect_begins
 from holdfast.lab.steps.usual import must_acknowledge
 
 NAMED = "what was gone before it was read is named, offset by offset"

@@ -7,18 +7,17 @@ from contextlib import contextmanager
 
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.pipelines import postgresql_server
+from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import WHOLE, Pipeline
 from holdfast.lab.pipelines.postgresql_server import PostgresqlServer
 from holdfast.lab.pipelines.tables import SqlTable
 from holdfast.lab.postgresql import ServerError
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.pipelines.driver_killed import begin
 
 STORE = "holdfast.pipelines.sinks.postgresql_store:PostgresqlStore"
 PLACES = ((f"{STORE}.take_in", "before"), (f"{STORE}.stage", "before"))
 SWALLOWED = "holdfast.pipelines.proving.careless_sinks:SwallowsErrors.insert"
-AWAY_S = 3.0
 
 
 @contextmanager
@@ -46,7 +45,7 @@ def steps(run: Run) -> None:
             run.note(f"PostgreSQL is killed with SIGKILL, {when} {place.rpartition('.')[2]}")
             server.kill()
             pipeline.driver.go()
-            run.steady(producer, AWAY_S)
+            run.steady(producer)
             server.start()
             run.note("PostgreSQL is back")
             pipeline.revive_until(producer.tail.poll().ends, f"kill {number + 1}")
@@ -83,7 +82,7 @@ SCENARIO = Scenario(
         "driver that ends meanwhile is started again. In the control the sink writes the error "
         "into its log and goes on: that batch's rows are missing for good."
     ),
-    defaults=Parameters(kills=2),
+    defaults=Parameters(kills=2, duration_s=3.0),
     parts=(
         Part(name="main", title="Killed in the middle of batches", steps=steps),
         Part(

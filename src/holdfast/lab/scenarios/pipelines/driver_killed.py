@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.lab.parameters import Parameters
+from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import (
     APPENDED,
     COMMITTED,
@@ -13,7 +14,6 @@ from holdfast.lab.pipelines.pipeline import (
 )
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.workload_processes import Worker
 
 # Ways to where the driver is killed. A batch has more commits than that of its rows: one that looks
 # how far the table is comes first.
@@ -26,14 +26,6 @@ PLACES = (
     (((TAKEN_IN, "before"),), "no row is written"),
 )
 WATCHED = (COMMITTED, TAKEN_IN, DATABASE_COMMIT)
-
-
-def begin(run: Run) -> Worker:
-    """Make the topic, and have events flow."""
-    run.make_topic()
-    producer = run.start_producer(delivery_timeout_ms=120_000)
-    run.must_flow(producer)
-    return producer
 
 
 def steps(run: Run) -> None:

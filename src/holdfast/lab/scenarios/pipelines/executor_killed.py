@@ -6,11 +6,11 @@ import os
 import signal
 
 from holdfast.lab.parameters import Parameters
+from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import EXECUTORS, ONCE, SPARK_S, STAGED, Pipeline
 from holdfast.lab.pipelines.tables import FilesTable
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.pipelines.driver_killed import begin
 
 
 def kill_executor(run: Run, pipeline: Pipeline, when: str) -> None:

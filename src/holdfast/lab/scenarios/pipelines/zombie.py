@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import APPENDED, ONCE, SPARK_S, STAGED, Pipeline
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.pipelines.driver_killed import begin
 
 
 def replace_driver(run: Run, pipeline: Pipeline, place: str, when: str) -> None:
