@@ -36,6 +36,6 @@ class LoopWatch:
         self._file.rename(self._paused)
 
     def check(self) -> None:
-        """Fail if a callback cost its thread as much CPU time as 1.2 million additions do there."""
+        """Fail if a callback cost its thread as much as three million additions do there."""
         found = self._file.read_text(encoding="utf-8")
         assert not found, f"callbacks that held up a loop:\n{found}"
