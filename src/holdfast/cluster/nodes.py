@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, probe, processes
 from holdfast.cluster.layout import (
+    LOOPBACK,
     ClusterError,
     ClusterRecord,
     NodeRecord,
@@ -29,6 +30,7 @@ from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
 if TYPE_CHECKING:
+    from holdfast.cluster.networked import WayIn
     from holdfast.cluster.quorum import QuorumState
 
 STOP_TIMEOUT_S = 15.0
@@ -75,6 +77,8 @@ class ClusterStatus:
     leaderless: int | None = None
     active_controller: int | None = None  # None: there is none, or nobody says
     controller_epoch: int | None = None
+    network_stands: bool | None = None  # None: it has no network of its own
+    broken_links: int | None = None  # with which something is wrong; None: nobody says
 
     @property
     def running(self) -> bool:
@@ -82,16 +86,17 @@ class ClusterStatus:
         return any(node.state is not State.DEAD for node in self.nodes)
 
 
-def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
+def check_ports(node: NodeRecord, *, patience_s: float = 0.0, own: bool = False) -> None:
     """Raise ClusterError when a node's port is taken, and is not let go of within the patience.
 
     A node that was killed a moment ago counts as dead as soon as its first thread is: the others
-    may still be about to end, and until then its ports are not free.
+    may still be about to end, and until then its ports are not free. `own`: of a node in a network
+    that stands, and has ports of its own.
     """
-    for port in [node.port, *([] if node.controller_port is None else [node.controller_port])]:
+    for host, port in _ports(node, own):
         try:
             processes.wait_until(
-                lambda port=port: is_free(port),  # type: ignore[misc]
+                lambda host=host, port=port: is_free(port, host),  # type: ignore[misc]
                 timeout_s=patience_s,
                 what=f"port {port}",
             )
@@ -100,6 +105,21 @@ def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
                 f"Port {port} of node {node.id} ({', '.join(node.roles)}) is in use by another "
                 "process. Stop that one, or choose other ports with --port."
             ) from None
+    if own and not node.is_behind_proxy:  # its ports are those of its place, which can't be seen
+        processes.wait_until(
+            lambda: processes.has_gone(node.pid, node.process),
+            timeout_s=patience_s,
+            what=f"the end of process {node.pid}, which was node {node.id}",
+        )
+
+
+def _ports(node: NodeRecord, own: bool) -> list[tuple[str, int]]:
+    if node.watch_port is None:
+        ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
+        return [(LOOPBACK, port) for port in ports]
+    from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
+
+    return networked.outside_ports(node, own=own)
 
 
 @contextlib.contextmanager
@@ -146,13 +166,26 @@ def new_cluster_id() -> str:
     return uuid_text(new_uuid(os.urandom))
 
 
-def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str]) -> NodeRecord:
-    """Start a node's process; the log directory is formatted if it is new."""
-    arguments = [
+def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
+    """Return the command of a node's process; the log directory is formatted if it is new."""
+    return [
         *(sys.executable, "-P", "-m", "holdfast.node"),
         *("--config", node.config_file),
         *("--format-if-needed", record.cluster_id),
     ]
+
+
+def spawn(
+    record: ClusterRecord,
+    node: NodeRecord,
+    environment: Mapping[str, str],
+    way: WayIn | None = None,
+) -> NodeRecord:
+    """Start a node's process, in its place if there is a way into one."""
+    arguments = command_of(record, node)
+    if way is not None:
+        arguments = [*way.prefix, *arguments]
+        environment = {**environment, **(way.environment or {})}
     try:
         log_file = Path(node.log_file)
         pid = processes.spawn(arguments, log_file=log_file, environment=environment)
@@ -161,6 +194,21 @@ def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str
     return replace(
         node, pid=pid, process=processes.identify(pid), start_time=processes.start_time(pid)
     )
+
+
+def with_strays(record: ClusterRecord) -> ClusterRecord:
+    """Return the record with the processes of nodes that a command started and didn't write down.
+
+    It was killed between the two: only its nodes' command lines tell whose they are.
+    """
+    for node in record.nodes:
+        if state_of(node) is not State.DEAD:
+            continue
+        for pid in processes.running(command_of(record, node)[-4:]):
+            process = processes.identify(pid)
+            if process is not None:
+                record = record.with_node(replace(node, pid=pid, process=process))
+    return record
 
 
 def format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> None:
@@ -195,12 +243,25 @@ def state_of(node: NodeRecord) -> State:
 
 def is_serving(node: NodeRecord) -> bool:
     if node.is_broker:
-        answer = probe.ask((node.host, node.port))
+        answer = probe.ask(node.watch_address)
         return answer is not None and node.id in answer.brokers
+    if node.watch_port is not None:
+        return _answers(node)
     with contextlib.suppress(OSError):
         socket.create_connection((node.host, node.port), timeout=1.0).close()
         return True
     return False
+
+
+def _answers(node: NodeRecord) -> bool:
+    """Say whether a controller answers. What accepts may be a door before it."""
+    from holdfast.clients.blocking_driver import DriverError, Peer  # noqa: PLC0415 - `up` has no use
+
+    try:
+        Peer(*node.voter_watch_address, timeout_s=1.0).close()
+    except DriverError:
+        return False
+    return True
 
 
 def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:
