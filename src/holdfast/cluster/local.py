@@ -101,6 +101,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         how = _how(network)
         if zones and how is None:
             raise UsageError("--zones are those of a network: add --network.")
+        if zones and "broker.rack" in (config or {}):
+            raise UsageError("--config broker.rack: with --zones each broker's is its zone.")
         shape = plan.Shape(
             brokers=brokers,
             controllers=controllers,

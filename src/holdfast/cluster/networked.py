@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from holdfast.cluster import plan
 from holdfast.cluster.layout import (
-    LOOPBACK,
     PLACE_VARIABLE,
     ClusterError,
     ClusterRecord,
@@ -28,19 +27,11 @@ from holdfast.cluster.network.links import link_requests
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.proxies import proxy_ground
 from holdfast.cluster.network.proxies.proxy_ground import Proxies
-from holdfast.cluster.nodes import state_of
+from holdfast.cluster.nodes import WayIn, state_of
 from holdfast.cluster.processes import State
 
 FOLDER: Final = "network"
 SOURCE_VARIABLE: Final = "HOLDFAST_SOURCE_ADDRESS"  # from which a node dials (`runtime.real`)
-
-
-@dataclass(frozen=True, slots=True)
-class WayIn:
-    """What stands before a node's command, and what is laid over its environment."""
-
-    prefix: Sequence[str] = ()
-    environment: Mapping[str, str] | None = None
 
 
 def plan_of(record: ClusterRecord) -> Plan:
@@ -203,19 +194,6 @@ def _listeners(node: NodeRecord) -> list[tuple[int, int]]:
     if node.controller_port is not None:
         found.append((node.controller_port, node.listen_voter_port))
     return found
-
-
-def outside_ports(node: NodeRecord, *, own: bool = False) -> list[tuple[str, int]]:
-    """Return where something of a node in a network listens on this machine.
-
-    `own`: what the node itself listens on, without what its network has.
-    """
-    if not node.is_behind_proxy:
-        ports = [] if own else [node.outside_port, node.watch_port, node.watch_voter_port]
-        return [(LOOPBACK, port) for port in ports if port is not None]
-    relays = [] if own else [node.port, node.controller_port]
-    ports = [*relays, node.watch_port, node.watch_voter_port]
-    return [(node.host, port) for port in ports if port is not None]
 
 
 def _refuse_inside() -> None:

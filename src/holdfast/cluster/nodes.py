@@ -30,7 +30,6 @@ from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
 if TYPE_CHECKING:
-    from holdfast.cluster.networked import WayIn
     from holdfast.cluster.quorum import QuorumState
 
 STOP_TIMEOUT_S = 15.0
@@ -86,6 +85,14 @@ class ClusterStatus:
         return any(node.state is not State.DEAD for node in self.nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """What stands before a node's command, and what is laid over its environment."""
+
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] | None = None
+
+
 def check_ports(node: NodeRecord, *, patience_s: float = 0.0, own: bool = False) -> None:
     """Raise ClusterError when a node's port is taken, and is not let go of within the patience.
 
@@ -114,12 +121,23 @@ def check_ports(node: NodeRecord, *, patience_s: float = 0.0, own: bool = False)
 
 
 def _ports(node: NodeRecord, own: bool) -> list[tuple[str, int]]:
-    if node.watch_port is None:
-        ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
-        return [(LOOPBACK, port) for port in ports]
-    from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
+    if node.watch_port is not None:
+        return outside_ports(node, own=own)
+    ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
+    return [(LOOPBACK, port) for port in ports]
 
-    return networked.outside_ports(node, own=own)
+
+def outside_ports(node: NodeRecord, *, own: bool = False) -> list[tuple[str, int]]:
+    """Return where something of a node in a network listens on this machine.
+
+    `own`: what the node itself listens on, without what its network has.
+    """
+    if not node.is_behind_proxy:
+        ports = [] if own else [node.outside_port, node.watch_port, node.watch_voter_port]
+        return [(LOOPBACK, port) for port in ports if port is not None]
+    relays = [] if own else [node.port, node.controller_port]
+    ports = [*relays, node.watch_port, node.watch_voter_port]
+    return [(node.host, port) for port in ports if port is not None]
 
 
 @contextlib.contextmanager

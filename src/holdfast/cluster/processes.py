@@ -120,13 +120,11 @@ def send(pid: int | None, process: str | None, signal: signals.Signals) -> bool:
 
 def has_gone(pid: int | None, process: str | None) -> bool:
     """Say whether nothing of a process is left: one that counts as dead may still have threads."""
-    if pid is None or process is None:
-        return True
-    facts = _facts(pid)
-    if facts is None or facts[1] != process:
-        return True
-    if facts[0] is not State.DEAD:
+    if state(pid, process) is not State.DEAD:
         return False
+    found = None if pid is None else _facts(pid)
+    if found is None or found[1] != process:
+        return True
     try:
         return len(os.listdir(f"/proc/{pid}/task")) <= 1  # noqa: PTH208 - names alone
     except OSError:

@@ -201,7 +201,9 @@ def _opened(directory: Path | None, *names: str) -> tuple[LocalCluster, list[str
 
 
 def _flow(a: str, b: str, one_way: bool) -> str:
-    return f"what {a} sends to {b}" if one_way else f"what passes between {a} and {b}"
+    if one_way:
+        return f"what {a} sends to {b}"
+    return f"what passes between {a}" if a == b else f"what passes between {a} and {b}"
 
 
 def _tell(command: str, changed: Change, said: str, already: str, as_json: bool) -> None:

@@ -22,7 +22,7 @@ WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
 LEFT_OUT = {"PROCESS", "MEMORY", "LOOP LAG", "PLACE"}
 WHOLE = {"NODE", "ROLE", "ADDRESS", "ZONE"}
-OF_A_NETWORK = {"PLACE", "ZONE"}  # not there where no node has one
+OF_A_NETWORK = ("PLACE", "ZONE")
 NUMBERS = {"MEMORY", "LOOP LAG", "LEADERS", "IN SYNC"}
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
@@ -31,11 +31,14 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
     """Return the table of nodes and a line on partitions. A narrow one has fewer columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     rows = [_row(node) for node in seen.nodes]
+    # Columns of a network are there where a node is in one, and need room of their own.
+    of_network = [each for each in OF_A_NETWORK if any(row[each] for row in rows)]
+    room = sum(2 + max(len(each), *(len(row[each]) for row in rows)) for each in of_network)
     titles = [
         each
         for each in rows[0]
-        if (width >= WIDTH_OF_ALL or each not in LEFT_OUT)
-        and (each not in OF_A_NETWORK or any(row[each] for row in rows))
+        if (width >= WIDTH_OF_ALL + room or each not in LEFT_OUT)
+        and (each not in OF_A_NETWORK or each in of_network)
     ]
     for title in titles:
         # An address that is cut off is of no use; a state or a lag still says something.

@@ -178,6 +178,8 @@ def _created(directory: Path, wanted: _Wanted) -> LocalCluster:
         from holdfast.cluster.network import possible  # noqa: PLC0415 - only with a network
 
         network = possible.look()
+        if network.reason:
+            print(network.reason)
     return LocalCluster.create(
         directory,
         brokers=3 if wanted.brokers is None else wanted.brokers,
