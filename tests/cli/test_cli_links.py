@@ -11,6 +11,7 @@ from holdfast.cli import quick
 from holdfast.cli.command_table import function_named
 from holdfast.cli.links.links_table import lines
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.network.possible import Possibility
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -113,6 +114,17 @@ def test_what_stands_behind_enter_is_not_ours() -> None:
     """`holdfast enter ls --zone x` is about ls. Method: who reads the line."""
     assert quick.values_of(function_named("enter"), ["ls", "--zone", "x"]) is None
     assert quick.values_of(function_named("cut"), ["0", "1", "--one-way"]) is not None
+
+
+def test_a_cluster_made_otherwise_is_not_taken_for_one_with_proxies(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for is not ignored: how a network is had was decided when it was made."""
+    LocalCluster.create(tmp_path, port=0, network=Possibility("namespaces"))
+    monkeypatch.setenv("HOLDFAST_NETWORK", "proxies")
+    outcome = run("up", "--detach", "--data-dir", str(tmp_path))
+    assert outcome.status == 2
+    assert "its network was made with namespaces" in outcome.errors
 
 
 def test_proxies_are_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

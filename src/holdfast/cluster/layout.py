@@ -34,6 +34,7 @@ FIRST_CONTROLLER = 100
 # Of a node; not there where there is none.
 _MAYBE = frozenset({"controller_port", "rack", "outside_port", "watch_port", "watch_voter_port"})
 LOOPBACK = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
+NETWORK_VARIABLE = "HOLDFAST_NETWORK"  # how a new cluster has a network: namespaces, proxies
 PLACE_VARIABLE = "HOLDFAST_PLACE"  # set for what runs in a place of a cluster's network
 
 

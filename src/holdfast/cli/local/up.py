@@ -5,6 +5,7 @@ Nodes are spawned before anything slow is loaded: what they need to start is wha
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from holdfast.cli.exit_status import (
 )
 from holdfast.cli.shared_options import DataDir, data_dir, feature_levels, key_values, unknown_keys
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
-from holdfast.cluster.layout import ClusterRecord, NodeRecord
+from holdfast.cluster.layout import NETWORK_VARIABLE, ClusterRecord, NodeRecord
 from holdfast.cluster.processes import State
 from holdfast.config import registry
 
@@ -206,6 +207,9 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
         contradiction = "--combined, but its controllers are processes of their own"
     elif wanted.network and record.network is None:
         contradiction = "--network, but it has none of its own"
+    elif record.network and os.environ.get(NETWORK_VARIABLE, record.network) != record.network:
+        how = os.environ[NETWORK_VARIABLE]
+        contradiction = f"{NETWORK_VARIABLE}={how}, but its network was made with {record.network}"
     elif wanted.zones not in {None, record.zones}:
         zones = f"its zones are {','.join(record.zones)}" if record.zones else "it has no zones"
         contradiction = f"--zones {','.join(wanted.zones or ())}, but {zones}"

@@ -15,13 +15,19 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.cluster import plan
-from holdfast.cluster.layout import BROKER, ClusterError, NodeRecord, UsageError
+from holdfast.cluster.layout import (
+    BROKER,
+    NETWORK_VARIABLE,
+    ClusterError,
+    NodeRecord,
+    UsageError,
+)
 from holdfast.cluster.network import addresses, entering, ground
 from holdfast.cluster.network.ground import Network
 from holdfast.cluster.network.links.link_calls import Links
 
 NAMESPACES, PROXIES = plan.NAMESPACES, plan.PROXIES
-VARIABLE: Final = "HOLDFAST_NETWORK"
+VARIABLE: Final = NETWORK_VARIABLE
 WITH_PROXIES: Final = (
     "Links are broken by proxies between the nodes instead. They see TCP, not packets: a "
     "connection over a link that is cut is accepted and then silent, single packets can't be lost, "
