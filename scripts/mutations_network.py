@@ -162,7 +162,7 @@ NETWORK: tuple[Mutation, ...] = (
         "cluster/local.py",
         "network.make(settle=self.settles)",
         "network.make(settle=True)",
-        tests=(f"{TEST_LOCAL}::test_a_network_that_is_not_settled_ends_with_its_maker",),
+        tests=("tests/lab/test_lab_network.py::test_a_lab_that_is_killed_leaves_nothing",),
     ),
     one(
         "`down` ends the network",

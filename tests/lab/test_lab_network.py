@@ -1,7 +1,7 @@
 """Goal: a run's cluster may have a network of its own, which ends with the run, however it ends.
 
-Method: a run on one broker; a client of the lab is cut off and goes on. Then the process of a run
-is killed while its cluster serves.
+Method: a run on one broker, in a process of its own; a client of the lab is cut off and goes on.
+Then that process is killed while its cluster serves.
 """
 
 from __future__ import annotations
@@ -25,16 +25,34 @@ BOUND_S = 60.0
 PARAMETERS = Parameters(
     brokers=1, controllers=1, replication_factor=1, min_isr=1, partitions=1, network=True
 )
+# A lab of its own process, which says so once the lab's client was cut off and came back.
 SCRIPT = """
 import sys
 from pathlib import Path
-from holdfast.lab.run import Run
-from tests.lab.test_lab_network import PARAMETERS
-with Run(PARAMETERS, Path(sys.argv[1]), lambda _: None) as run:
-    run.make_topic()
-    print("up", flush=True)
-    input()
+from tests.lab.test_lab_network import cut_off_and_back
+cut_off_and_back(Path(sys.argv[1]))
 """
+
+
+def cut_off_and_back(directory: Path) -> None:
+    with Run(PARAMETERS, directory, lambda _: None) as run:
+        run.make_topic()
+        producer = run.start_producer()
+        run.must_flow(producer)
+        run.cluster.links().isolate("0")  # from the lab's clients, too
+        run.wait("packets of its producer to be lost", lambda: lost(run), BOUND_S)
+        assert {node.serving for node in run.cluster.status().nodes} == {True}
+        run.cluster.links().heal()
+        run.must_flow(producer)
+        sys.stdout.write("up\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def lost(run: Run) -> bool:
+    """Say whether the lab's clients, which come in by the door, have lost packets."""
+    links = run.cluster.links().status()["links"]
+    return any(link["dropped"]["cut"] for link in links if link["from"] == "host")
 
 
 @pytest.fixture(autouse=True)
@@ -44,34 +62,11 @@ def _has_namespaces() -> None:
         pytest.skip(f"no network namespaces here: {found.reason}")
 
 
-def lost(run: Run) -> bool:
-    """Say whether the lab's clients, which come in by the door, have lost packets."""
-    links = run.cluster.links().status()["links"]
-    return any(link["dropped"]["cut"] for link in links if link["from"] == "host")
-
-
-def test_a_run_in_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MARK, str(tmp_path))
-    assert Parameters.from_json(PARAMETERS.as_json()) == PARAMETERS
-    with Run(PARAMETERS, tmp_path / "run", lambda _: None) as run:
-        run.make_topic()
-        producer = run.start_producer()
-        run.must_flow(producer)
-        run.cluster.links().isolate("0")  # from the lab's clients, too
-        run.wait("packets of its producer to be lost", lambda: lost(run), BOUND_S)
-        assert {node.serving for node in run.cluster.status().nodes} == {True}
-        run.cluster.links().heal()
-        run.must_flow(producer)
-        run.stop_workers()
-    run.journal.close()
-    assert run.cluster.is_down
-    wait_until(lambda: not marked_processes(str(tmp_path)), timeout_s=BOUND_S, what="all ends")
-
-
 def test_a_lab_that_is_killed_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARK, str(tmp_path))
+    assert Parameters.from_json(PARAMETERS.as_json()) == PARAMETERS
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
     root = str(Path(__file__).resolve().parents[2])
     pipe = subprocess.PIPE
