@@ -68,10 +68,11 @@ def test_a_lab_that_is_killed_leaves_nothing(
     monkeypatch.setenv(MARK, str(tmp_path))
     assert Parameters.from_json(PARAMETERS.as_json()) == PARAMETERS
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
-    root = str(Path(__file__).resolve().parents[2])
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, env={**os.environ, "PYTHONPATH": root}
+        command, stdin=pipe, stdout=pipe, env={**os.environ, "PYTHONPATH": path}
     ) as lab:
         assert lab.stdout
         assert lab.stdout.readline() == b"up\n"
