@@ -371,8 +371,9 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         from holdfast.cluster.network.links.link_calls import Links  # noqa: PLC0415 - only with one
 
         network = self.network()
-        network.refuse_if_gone(nodes.with_strays(self.record))
-        network.open()
+        if not network.stands():
+            network.refuse_if_gone(nodes.with_strays(self.record))
+        network.open()  # which says so if none stands
         return Links(network.directory)
 
     def _network(self, record: ClusterRecord) -> ClusterNetwork | None:
