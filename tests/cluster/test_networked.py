@@ -20,6 +20,7 @@ from holdfast.cluster.layout import PLACE_VARIABLE, ClusterError, ClusterRecord,
 from holdfast.cluster.network.possible import NAMESPACES, PROXIES, Possibility
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import parse_properties
+from holdfast.runtime import real
 
 
 def made(folder: Path, how: str, **options: object) -> LocalCluster:
@@ -228,3 +229,8 @@ def test_a_shape_has_ports_for_all() -> None:
         shape = plan.Shape(network=network)
         assert shape.ports_needed == len({*plan.standard_ports(9092, shape)}) == count
     assert replace(plan.Shape(), network=PROXIES).watched == 6
+
+
+def test_a_node_reads_the_variable_that_a_cluster_sets() -> None:
+    """Neither imports the other, so the name stands twice."""
+    assert networked.SOURCE_VARIABLE == real.SOURCE_VARIABLE
