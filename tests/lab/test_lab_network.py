@@ -25,16 +25,10 @@ BOUND_S = 60.0
 PARAMETERS = Parameters(
     brokers=1, controllers=1, replication_factor=1, min_isr=1, partitions=1, network=True
 )
-# A lab of its own process, which says so once the lab's client was cut off and came back.
-SCRIPT = """
-import sys
-from pathlib import Path
-from tests.lab.test_lab_network import cut_off_and_back
-cut_off_and_back(Path(sys.argv[1]))
-"""
 
 
 def cut_off_and_back(directory: Path) -> None:
+    """Say that it is up once the lab's client was cut off and came back; then wait for ever."""
     with Run(PARAMETERS, directory, lambda _: None) as run:
         run.make_topic()
         producer = run.start_producer()
@@ -47,6 +41,15 @@ def cut_off_and_back(directory: Path) -> None:
         sys.stdout.write("up\n")
         sys.stdout.flush()
         sys.stdin.read()
+
+
+# A lab in a process of its own.
+SCRIPT = f"""
+import sys
+from pathlib import Path
+from {__name__} import {cut_off_and_back.__name__}
+{cut_off_and_back.__name__}(Path(sys.argv[1]))
+"""
 
 
 def lost(run: Run) -> bool:
