@@ -16,6 +16,8 @@ TEST_CUTS = "tests/cluster/network/test_network_cuts.py"
 TEST_PROXIES = "tests/cluster/network/test_network_proxies.py"
 TEST_DELAYS = "tests/cluster/network/test_delays.py"
 TEST_ANSWERS = "tests/cluster/network/test_answers.py"
+TEST_LOCAL = "tests/cluster/network/test_network_local_cluster.py"
+TEST_PLACED = "tests/cluster/test_networked.py"
 
 NETWORK: tuple[Mutation, ...] = (
     one(
@@ -113,5 +115,69 @@ NETWORK: tuple[Mutation, ...] = (
         "        await self._relays.opened(self._pair[::-1])\n",
         "        await self._relays.opened(self._pair)\n",
         tests=(f"{TEST_PROXIES}::test_one_way_and_reset",),
+    ),
+    one(
+        "who watches reaches every listener by a way of its own",
+        "nobody can ask who is active once a controller within a broker is cut off",
+        "cluster/networked.py",
+        "        if node.watch_voter_port is not None:\n",
+        "        if node.watch_voter_port is None:\n",
+        tests=(f"{TEST_PLACED}::test_ways_in_lead_to_every_listener",),
+    ),
+    one(
+        "a broker's rack is its zone",
+        "all replicas may be in the zone that is cut off",
+        "cluster/networked.py",
+        "host=place.address, rack=place.zone)",
+        "host=place.address)",
+        tests=(f"{TEST_PLACED}::test_nodes_in_namespaces",),
+    ),
+    one(
+        "a node that nobody wrote down is found by its command line",
+        "nodes of a command that was killed run for ever",
+        "cluster/nodes.py",
+        "        for pid in processes.running(command_of(record, node)[-4:]):\n",
+        "        for pid in processes.running(command_of(record, node)[-3:-1]):\n",
+        tests=(f"{TEST_PLACED}::test_a_node_that_nobody_wrote_down_is_found",),
+    ),
+    one(
+        "a process whose threads still end has not gone",
+        "a node that is started again finds its own port taken",
+        "cluster/processes.py",
+        "    if state(pid, process) is not State.DEAD:\n        return False\n",
+        "",
+        tests=(f"{TEST_PLACED}::test_what_is_left_of_a_process",),
+    ),
+    one(
+        "of brokers the one that knows most is asked first",
+        "status shows what a broker that is cut off still believes",
+        "cluster/local.py",
+        "self._by_knowledge(record) if record.network else record.brokers",
+        "record.brokers",
+        tests=(f"{TEST_LOCAL}::test_a_leader_is_isolated_nodes_come_back_and_the_network_goes",),
+    ),
+    one(
+        "a lab's network is not settled",
+        "a lab that is killed leaves a network behind",
+        "cluster/local.py",
+        "network.make(settle=self.settles)",
+        "network.make(settle=True)",
+        tests=("tests/lab/test_lab_network.py::test_a_lab_that_is_killed_leaves_nothing",),
+    ),
+    one(
+        "`down` ends the network",
+        "namespaces and their servants stay for ever",
+        "cluster/local.py",
+        "            if network is not None:\n                self._end(network)\n",
+        "",
+        tests=(f"{TEST_LOCAL}::test_up_is_killed_at_any_moment",),
+    ),
+    one(
+        "a node dials from its own address",
+        "proxies take all nodes for one, and cut none of them off",
+        "runtime/real.py",
+        "local_addr=self._source",
+        "local_addr=None",
+        tests=("tests/runtime/test_real.py::test_it_dials_from_the_address_that_it_was_given",),
     ),
 )

@@ -26,7 +26,7 @@ class Watched:
     diverged = 0
 
     def __init__(self, folder: Path) -> None:
-        nodes = [SimpleNamespace(id=node, host="h", port=1) for node in (1, 2)]
+        nodes = [SimpleNamespace(id=node, watch_address=("h", 1)) for node in (1, 2)]
         cluster = SimpleNamespace(record=SimpleNamespace(brokers=nodes))
         self._path = folder / "observer.jsonl"
         self.observer = Observer(cast("LocalCluster", cluster), "t", self._path, lambda _: None)

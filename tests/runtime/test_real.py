@@ -238,6 +238,31 @@ def test_both_ends_have_no_delay_of_nagle() -> None:
     assert all(asyncio.run(main()))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.9 is an address on Linux only")
+def test_it_dials_from_the_address_that_it_was_given() -> None:
+    """By it a proxy knows who dials. Method: another address of the loopback device."""
+
+    async def main(source: str | None) -> str:
+        accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        class Accept(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted.set_result(transport.get_extra_info("peername")[0])
+                assert isinstance(transport, asyncio.Transport)
+                transport.abort()
+
+        network = RealNetwork(source)
+        listener = await network.listen(Accept, "127.0.0.1", 0)
+        ours, _ = await network.connect(asyncio.Protocol, "127.0.0.1", listener.port)
+        found = await accepted
+        ours.abort()
+        listener.close()
+        return found
+
+    assert asyncio.run(main("127.0.0.9")) == "127.0.0.9"
+    assert asyncio.run(main(None)) == "127.0.0.1"
+
+
 def test_lane_waits_for_its_own_job_and_for_no_other_lane() -> None:
     worker = real.RealWorker(2)
     gate = threading.Event()

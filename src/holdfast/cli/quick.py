@@ -36,8 +36,8 @@ class _NotPlainError(Exception):
 
 def values_of(function: Callable[..., None], arguments: Sequence[str]) -> dict[str, Any] | None:
     """Return what to call a command with, by parameter; None: ask typer."""
-    if not inspect.isfunction(function):
-        return None  # an app with commands of its own
+    if not inspect.isfunction(function) or hasattr(function, "context_settings"):
+        return None  # an app with commands of its own, or one that reads its line otherwise
     try:
         return _parse(_parameters(function), list(arguments))
     except _NotPlainError:

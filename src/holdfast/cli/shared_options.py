@@ -16,6 +16,7 @@ import typer
 
 from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.layout import PLACE_VARIABLE
 
 if TYPE_CHECKING:
     from holdfast.clients.blocking_driver import Driver
@@ -93,7 +94,7 @@ def target(
         )
     where = data_dir(directory)
     try:
-        servers = LocalCluster.open(where).bootstrap_servers
+        record = LocalCluster.open(where).record
     except ClusterError as error:
         if directory is not None:
             raise
@@ -103,8 +104,9 @@ def target(
             code=EXIT_USAGE,
         ) from None
     flag = "" if directory is None else f" --data-dir {directory}"
+    inside = record.network is not None and PLACE_VARIABLE in os.environ
     return Target(
-        servers=servers,
+        servers=record.inside_servers if inside else record.bootstrap_servers,
         named=f"The local cluster in {where}",
         advice=f"`holdfast status{flag}` shows its nodes, `holdfast up{flag}` starts it; "
         f"{option} names another one.",

@@ -30,7 +30,7 @@ def ask(node: NodeRecord) -> Mapping[str, int | str]:
         configuration_keys=list(FIGURES),
     )
     try:
-        with closing(Peer(node.host, node.port, CLIENT_ID, timeout_s=ASK_TIMEOUT_S)) as peer:
+        with closing(Peer(*node.watch_address, CLIENT_ID, timeout_s=ASK_TIMEOUT_S)) as peer:
             answer = peer.send(DescribeConfigsRequest(resources=[asked]))
     except DriverError:
         return {}

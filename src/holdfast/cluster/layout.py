@@ -8,6 +8,7 @@ Must never be written by a node: a node reads its own `server.properties` and no
     DIR/broker-0/data                    its log directory
     DIR/broker-0/node.log                what it wrote to standard error
     DIR/controller-100/...
+    DIR/network/                         of one with a network: what its holder writes there
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ FORMAT = 1
 BROKER = "broker"
 CONTROLLER = "controller"
 FIRST_CONTROLLER = 100
-_MAYBE = frozenset({"controller_port", "rack"})  # of a node; not there where there is none
+# Of a node; not there where there is none.
+_MAYBE = frozenset({"controller_port", "rack", "outside_port", "watch_port", "watch_voter_port"})
+LOOPBACK = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
+NETWORK_VARIABLE = "HOLDFAST_NETWORK"  # how a new cluster has a network: namespaces, proxies
+PLACE_VARIABLE = "HOLDFAST_PLACE"  # set for what runs in a place of a cluster's network
 
 
 class ClusterError(Exception):
@@ -60,6 +65,11 @@ class NodeRecord:
     config_file: str
     controller_port: int | None = None  # only where the controller shares a broker's process
     rack: str | None = None
+    # In a network of its own `host` is the address of the node's place, and the machine outside
+    # reaches it at ports of its own loopback address.
+    outside_port: int | None = None  # a broker's door, by which clients come
+    watch_port: int | None = None  # leads to `port` by the observer's way, which nothing cuts
+    watch_voter_port: int | None = None  # the same to `controller_port`
 
     @property
     def is_broker(self) -> bool:
@@ -74,10 +84,53 @@ class NodeRecord:
         return f"{self.host}:{self.port}"
 
     @property
+    def outside_address(self) -> str:
+        """Where clients on this machine find it, in whatever network it is."""
+        if self.outside_port is not None:
+            return f"{LOOPBACK}:{self.outside_port}"
+        if self.watch_port is not None and not self.is_behind_proxy:  # a controller
+            return f"{LOOPBACK}:{self.watch_port}"
+        return self.address
+
+    @property
     def voter_port(self) -> int:
         """Port of the controller listener; only a controller has one."""
         assert self.is_controller
         return self.port if self.controller_port is None else self.controller_port
+
+    @property
+    def watch_address(self) -> tuple[str, int]:
+        """Where whoever watches the cluster asks this node: over a way that no fault is done to."""
+        return self._watched(self.port, self.watch_port)
+
+    @property
+    def voter_watch_address(self) -> tuple[str, int]:
+        """The same for its controller listener."""
+        assert self.is_controller
+        own = self.watch_port if self.controller_port is None else self.watch_voter_port
+        return self._watched(self.voter_port, own)
+
+    def _watched(self, port: int, watch_port: int | None) -> tuple[str, int]:
+        if watch_port is None or PLACE_VARIABLE in os.environ:  # from inside doors can't be seen
+            return self.host, port
+        return self.host if self.is_behind_proxy else LOOPBACK, watch_port
+
+    @property
+    def is_behind_proxy(self) -> bool:
+        """True where a relay has the ports that are advertised, and the node listens on others."""
+        return self.watch_port is not None and self.host.startswith("127.")
+
+    @property
+    def listen_port(self) -> int:
+        """The port that the node itself binds for its clients; a controller of its own: for all."""
+        return self.watch_port if self.is_behind_proxy and self.watch_port else self.port
+
+    @property
+    def listen_voter_port(self) -> int:
+        """The port that the node itself binds as a controller."""
+        if self.is_behind_proxy:
+            return self.voter_watch_address[1]
+        return self.voter_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +139,8 @@ class ClusterRecord:
 
     cluster_id: str
     nodes: tuple[NodeRecord, ...]
+    network: str | None = None  # "namespaces" or "proxies"; None: it has none of its own
+    zones: tuple[str, ...] = ()  # of its network
 
     @property
     def brokers(self) -> tuple[NodeRecord, ...]:
@@ -102,6 +157,11 @@ class ClusterRecord:
 
     @property
     def bootstrap_servers(self) -> str:
+        return ",".join(node.outside_address for node in self.brokers)
+
+    @property
+    def inside_servers(self) -> str:
+        """The same for who runs in a place of its network."""
         return ",".join(node.address for node in self.brokers)
 
     def node(self, node_id: int) -> NodeRecord:
@@ -124,6 +184,7 @@ def to_json(record: ClusterRecord) -> dict[str, Any]:
         "format": FORMAT,
         "cluster_id": record.cluster_id,
         "bootstrap_servers": record.bootstrap_servers,
+        **({"network": record.network, "zones": [*record.zones]} if record.network else {}),
         "nodes": [_node_to_json(node) for node in record.nodes],
     }
 
@@ -149,12 +210,17 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
                 config_file=str(node["config_file"]),
                 controller_port=node.get("controller_port"),
                 rack=node.get("rack"),
+                outside_port=node.get("outside_port"),
+                watch_port=node.get("watch_port"),
+                watch_voter_port=node.get("watch_voter_port"),
                 pid=node["pid"],
                 start_time=node["start_time"],
                 process=node["process"],
             )
             for node in values["nodes"]
         ),
+        network=values.get("network"),
+        zones=tuple(values.get("zones", ())),
     )
     if not (record.brokers and record.controllers):
         raise ValueError("it needs a broker and a controller")

@@ -8,6 +8,7 @@ what they change goes through the directory's lock, and each reads `cluster.json
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -15,7 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
-from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
+from holdfast.cluster.layout import (
+    ClusterError,
+    ClusterRecord,
+    NodeRecord,
+    UsageError,
+    WaitError,
+)
 from holdfast.cluster.nodes import KILL_TIMEOUT_S, STOP_TIMEOUT_S, ClusterStatus, NodeStatus
 from holdfast.cluster.plan import LOCAL_PROFILE
 from holdfast.cluster.ports import free_ports
@@ -23,12 +30,26 @@ from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
 if TYPE_CHECKING:
+    from holdfast.cluster.network.ground import Network
+    from holdfast.cluster.network.links.link_calls import Links
+    from holdfast.cluster.network.possible import Possibility
+    from holdfast.cluster.network.proxies.proxy_ground import Proxies
+    from holdfast.cluster.networked import ClusterNetwork
     from holdfast.cluster.quorum import QuorumState
 
 __all__ = ["LOCAL_PROFILE", "ClusterStatus", "LocalCluster", "NodeStatus"]
 
 START_TIMEOUT_S = 30.0
 WAIT_TIMEOUT_S = 30.0
+
+
+def _how(network: bool | Possibility) -> str | None:
+    """Return how a new cluster has a network of its own; None: it has none."""
+    if network is False:
+        return None
+    from holdfast.cluster.network import possible  # noqa: PLC0415 - only with a network
+
+    return possible.look().how if network is True else network.how
 
 
 class LocalCluster(AbstractContextManager["LocalCluster"]):
@@ -41,6 +62,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.environment: Mapping[str, str] = {}  # laid over our own for every node it starts
+        self.settles = True  # its network stays when this process ends, as its nodes do
+        self._held: Network | Proxies | None = None  # a network that does not
         layout.refuse_moved(directory, layout.read(directory))  # and says so if there is none
 
     def __repr__(self) -> str:
@@ -63,6 +86,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         config: Mapping[str, str] | None = None,
         racks: Sequence[str] | None = None,
         features: Mapping[str, int] | None = None,
+        network: bool | Possibility = False,
+        zones: Sequence[str] = (),
     ) -> LocalCluster:
         """Write the directory of a new cluster; nothing is started.
 
@@ -70,18 +95,30 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         are free ports. `controllers`: None for three with three or more brokers, else one; with
         `combined` they run inside the first brokers. `config` goes to every node, before the local
         profile. `racks`: one a broker. `features`: levels that the cluster begins with in place of
-        the usual ones.
+        the usual ones. `network`: in a network of its own, whose links can be broken, with these
+        `zones` (`docs/design/networks.md`); a Possibility is what has been found of that already.
         """
+        how = _how(network)
+        if zones and how is None:
+            raise UsageError("--zones are those of a network: add --network.")
+        if zones and "broker.rack" in (config or {}):
+            raise UsageError("--config broker.rack: with --zones each broker's is its zone.")
         shape = plan.Shape(
             brokers=brokers,
             controllers=controllers,
             combined=combined,
             racks=racks,
+            network=how,
             config=dict(config or {}),
         )
         ports = plan.standard_ports(port, shape) if port else free_ports(shape.ports_needed)
         path = Path(directory).absolute()
         record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
+        if how is not None:
+            from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
+
+            record = replace(record, network=how, zones=tuple(zones))
+            record = networked.placed(record, plan.watch_ports(ports, shape))
         plan.refuse_own(shape.config, len(record.nodes))
         texts = {node: plan.properties(record, node, shape) for node in record.nodes}
         for text in texts.values() if config else ():
@@ -166,6 +203,12 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         """Give a cluster that isn't running other ports, counted from `port`."""
         with layout.locked(self.directory):
             record = plan.moved(self.record, port)
+            if record.network is not None:
+                from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
+
+                shape = plan.shape_of(record)
+                ports = plan.standard_ports(port, shape)
+                record = networked.placed(record, plan.watch_ports(ports, shape))
             for node in record.nodes:
                 nodes.check_ports(node)
             for node in record.nodes:
@@ -190,9 +233,14 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                 begun = True
                 # Controllers first: their election is what everything else waits for.
                 order = sorted(record.nodes, key=lambda node: not node.is_controller)
+                network = self._network(record)
+                if network is not None:
+                    self._make(network, record)
                 try:
                     for node in order:
-                        record = record.with_node(nodes.spawn(record, node, self.environment))
+                        way = None if network is None else network.way_in(node)
+                        spawned = nodes.spawn(record, node, self.environment, way)
+                        record = record.with_node(spawned)
                 finally:  # whatever has been started is known, so that `down` finds it
                     layout.write(self.directory, record)
             if wait:
@@ -204,11 +252,14 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
 
     def _check_startable(self, record: ClusterRecord) -> None:
         """Raise ClusterError: a node runs already, or its port is taken."""
+        if record.network is not None:  # its ports would not tell
+            record = nodes.with_strays(record)
         alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
         if alive:
             raise ClusterError(self._already_running(record, alive))
-        for node in record.nodes:
-            nodes.check_ports(node)
+        if record.network is None:
+            for node in record.nodes:
+                nodes.check_ports(node)
 
     def start_node(
         self, node_id: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S
@@ -225,8 +276,14 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                 )
             if state is State.RUNNING:
                 raise ClusterError(f"Node {node_id} runs already, as process {node.pid}.")
-            nodes.check_ports(node, patience_s=nodes.PORT_PATIENCE_S)
-            started = nodes.spawn(record, node, self.environment)
+            network = self._network(record)
+            if network is not None and not network.stands():
+                network.refuse_if_gone(nodes.with_strays(record))
+                self._make(network, record)
+            in_use = network is not None
+            nodes.check_ports(node, patience_s=nodes.PORT_PATIENCE_S, own=in_use)
+            way = None if network is None else network.way_in(node)
+            started = nodes.spawn(record, node, self.environment, way)
             layout.write(self.directory, record.with_node(started))
         if wait:
             self.wait_serving(node_id, timeout_s=timeout_s)
@@ -270,7 +327,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         """
         killed: list[int] = []
         with layout.locked(self.directory):
-            record = self.record
+            record = nodes.with_strays(self.record)
+            network = self._network(record)
             groups = (
                 [node for node in record.nodes if not node.is_controller],
                 [node for node in record.nodes if node.is_broker and node.is_controller],
@@ -278,11 +336,67 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             )
             for group in groups:
                 killed += nodes.stop(group, timeout_s)
+            if network is not None:
+                self._end(network)
             # Whoever watches these processes learns from this that they were stopped on purpose.
             for node in record.nodes:
                 record = record.with_node(replace(node, pid=None, process=None, start_time=None))
             layout.write(self.directory, record)
         return killed
+
+    @property
+    def is_down(self) -> bool:
+        """True if nothing of it runs: no node, and no network."""
+        record = self.record
+        network = self._network(record)
+        if network is not None and network.stands():
+            return False
+        record = nodes.with_strays(record)
+        return all(nodes.state_of(node) is State.DEAD for node in record.nodes)
+
+    # Its network, if it has one
+
+    def network(self) -> ClusterNetwork:
+        """Return the cluster's network. UsageError: it was made without one."""
+        found = self._network(self.record)
+        if found is None:
+            raise UsageError(
+                f"The cluster in {self.directory} has no network of its own, so its links can't be "
+                "touched: `holdfast up --network`, with another --data-dir, makes one that has."
+            )
+        return found
+
+    def links(self) -> Links:
+        """Return what breaks and heals links. ClusterError: there is no network, or it has gone."""
+        from holdfast.cluster.network.links.link_calls import Links  # noqa: PLC0415 - only with one
+
+        network = self.network()
+        if not network.stands():
+            network.refuse_if_gone(nodes.with_strays(self.record))
+        network.open()  # which says so if none stands
+        return Links(network.directory)
+
+    def _network(self, record: ClusterRecord) -> ClusterNetwork | None:
+        if record.network is None:
+            return None
+        from holdfast.cluster.networked import ClusterNetwork  # noqa: PLC0415 - only with a network
+
+        return ClusterNetwork(self.directory, record)
+
+    def _make(self, network: ClusterNetwork, record: ClusterRecord) -> None:
+        """Make the network, in the place of one that all nodes have left: links are whole then."""
+        self._end(network)
+        for node in record.nodes:
+            nodes.check_ports(node)
+        made = network.make(settle=self.settles)
+        self._held = None if self.settles else made
+
+    def _end(self, network: ClusterNetwork) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            network.end()
+        else:
+            held.end()
 
     # Waiting
 
@@ -297,7 +411,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
 
         def ready() -> bool:
             for node_id, node in list(waiting.items()):
-                answer = probe.ask((node.host, node.port))
+                answer = probe.ask(node.watch_address)
                 if answer is None or not expected <= answer.brokers.keys():
                     break
                 del waiting[node_id]
@@ -344,7 +458,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         from holdfast.cluster import quorum  # noqa: PLC0415 - `up` starts without our client
 
         running = [n for n in self.record.controllers if nodes.state_of(n) is State.RUNNING]
-        return quorum.ask((node.host, node.voter_port) for node in running)
+        return quorum.ask(node.voter_watch_address for node in running)
 
     def wait_for_active_controller(
         self, *, other_than: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
@@ -361,6 +475,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
     def status(self) -> ClusterStatus:
         """Look at every process, and ask a broker and the controllers for the rest."""
         record = self.record
+        network = self._network(record)
         snapshot = self._ask(None)
         quorum = self.quorum()
         partitions = [
@@ -384,16 +499,32 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             if current
             else None,
             leaderless=sum(s.leader < 0 for s in partitions) if current else None,
+            network_stands=None if network is None else network.stands(),
+            broken_links=None if network is None else network.broken_links(),
         )
 
     def _ask(self, topics: Sequence[str] | None) -> probe.Snapshot | None:
-        """Ask the first broker that runs and answers."""
-        for node in self.record.brokers:
+        """Ask the first broker that runs and answers; of a network the one that knows most."""
+        record = self.record
+        for node in self._by_knowledge(record) if record.network else record.brokers:
             if nodes.state_of(node) is State.RUNNING:
-                answer = probe.ask((node.host, node.port), topics)
+                answer = probe.ask(node.watch_address, topics)
                 if answer is not None:
                     return answer
         return None
+
+    def _by_knowledge(self, record: ClusterRecord) -> list[NodeRecord]:
+        """Return the brokers, those first whose metadata are the latest.
+
+        One that is cut off answers the observer, and tells what once was.
+        """
+        quorum = self.quorum()
+        if quorum is None:
+            return [*record.brokers]
+        lags = {node.id: quorum.lag(node.id) for node in record.brokers}
+        return sorted(
+            record.brokers, key=lambda node: math.inf if (lag := lags[node.id]) is None else lag
+        )
 
     def _already_running(self, record: ClusterRecord, alive: Sequence[NodeRecord]) -> str:
         names = ", ".join(str(node.id) for node in alive)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, probe, processes
 from holdfast.cluster.layout import (
+    LOOPBACK,
     ClusterError,
     ClusterRecord,
     NodeRecord,
@@ -75,6 +76,8 @@ class ClusterStatus:
     leaderless: int | None = None
     active_controller: int | None = None  # None: there is none, or nobody says
     controller_epoch: int | None = None
+    network_stands: bool | None = None  # None: it has no network of its own
+    broken_links: int | None = None  # with which something is wrong; None: nobody says
 
     @property
     def running(self) -> bool:
@@ -82,16 +85,25 @@ class ClusterStatus:
         return any(node.state is not State.DEAD for node in self.nodes)
 
 
-def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """What stands before a node's command, and what is laid over its environment."""
+
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] | None = None
+
+
+def check_ports(node: NodeRecord, *, patience_s: float = 0.0, own: bool = False) -> None:
     """Raise ClusterError when a node's port is taken, and is not let go of within the patience.
 
     A node that was killed a moment ago counts as dead as soon as its first thread is: the others
-    may still be about to end, and until then its ports are not free.
+    may still be about to end, and until then its ports are not free. `own`: of a node in a network
+    that stands, and has ports of its own.
     """
-    for port in [node.port, *([] if node.controller_port is None else [node.controller_port])]:
+    for host, port in _ports(node, own):
         try:
             processes.wait_until(
-                lambda port=port: is_free(port),  # type: ignore[misc]
+                lambda host=host, port=port: is_free(port, host),  # type: ignore[misc]
                 timeout_s=patience_s,
                 what=f"port {port}",
             )
@@ -100,6 +112,32 @@ def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
                 f"Port {port} of node {node.id} ({', '.join(node.roles)}) is in use by another "
                 "process. Stop that one, or choose other ports with --port."
             ) from None
+    if own and not node.is_behind_proxy:  # its ports are those of its place, which can't be seen
+        processes.wait_until(
+            lambda: processes.has_gone(node.pid, node.process),
+            timeout_s=patience_s,
+            what=f"the end of process {node.pid}, which was node {node.id}",
+        )
+
+
+def _ports(node: NodeRecord, own: bool) -> list[tuple[str, int]]:
+    if node.watch_port is not None:
+        return outside_ports(node, own=own)
+    ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
+    return [(LOOPBACK, port) for port in ports]
+
+
+def outside_ports(node: NodeRecord, *, own: bool = False) -> list[tuple[str, int]]:
+    """Return where something of a node in a network listens on this machine.
+
+    `own`: what the node itself listens on, without what its network has.
+    """
+    if not node.is_behind_proxy:
+        ports = [] if own else [node.outside_port, node.watch_port, node.watch_voter_port]
+        return [(LOOPBACK, port) for port in ports if port is not None]
+    relays = [] if own else [node.port, node.controller_port]
+    ports = [*relays, node.watch_port, node.watch_voter_port]
+    return [(node.host, port) for port in ports if port is not None]
 
 
 @contextlib.contextmanager
@@ -146,13 +184,26 @@ def new_cluster_id() -> str:
     return uuid_text(new_uuid(os.urandom))
 
 
-def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str]) -> NodeRecord:
-    """Start a node's process; the log directory is formatted if it is new."""
-    arguments = [
+def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
+    """Return the command of a node's process; the log directory is formatted if it is new."""
+    return [
         *(sys.executable, "-P", "-m", "holdfast.node"),
         *("--config", node.config_file),
         *("--format-if-needed", record.cluster_id),
     ]
+
+
+def spawn(
+    record: ClusterRecord,
+    node: NodeRecord,
+    environment: Mapping[str, str],
+    way: WayIn | None = None,
+) -> NodeRecord:
+    """Start a node's process, in its place if there is a way into one."""
+    arguments = command_of(record, node)
+    if way is not None:
+        arguments = [*way.prefix, *arguments]
+        environment = {**environment, **(way.environment or {})}
     try:
         log_file = Path(node.log_file)
         pid = processes.spawn(arguments, log_file=log_file, environment=environment)
@@ -161,6 +212,21 @@ def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str
     return replace(
         node, pid=pid, process=processes.identify(pid), start_time=processes.start_time(pid)
     )
+
+
+def with_strays(record: ClusterRecord) -> ClusterRecord:
+    """Return the record with the processes of nodes that a command started and didn't write down.
+
+    It was killed between the two: only its nodes' command lines tell whose they are.
+    """
+    for node in record.nodes:
+        if state_of(node) is not State.DEAD:
+            continue
+        for pid in processes.running(command_of(record, node)[-4:]):
+            process = processes.identify(pid)
+            if process is not None:
+                record = record.with_node(replace(node, pid=pid, process=process))
+    return record
 
 
 def format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> None:
@@ -195,12 +261,25 @@ def state_of(node: NodeRecord) -> State:
 
 def is_serving(node: NodeRecord) -> bool:
     if node.is_broker:
-        answer = probe.ask((node.host, node.port))
+        answer = probe.ask(node.watch_address)
         return answer is not None and node.id in answer.brokers
+    if node.watch_port is not None:
+        return _answers(node)
     with contextlib.suppress(OSError):
         socket.create_connection((node.host, node.port), timeout=1.0).close()
         return True
     return False
+
+
+def _answers(node: NodeRecord) -> bool:
+    """Say whether a controller answers. What accepts may be a door before it."""
+    from holdfast.clients.blocking_driver import DriverError, Peer  # noqa: PLC0415 - `up` has no use
+
+    try:
+        Peer(*node.voter_watch_address, timeout_s=1.0).close()
+    except DriverError:
+        return False
+    return True
 
 
 def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:

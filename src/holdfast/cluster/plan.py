@@ -13,6 +13,7 @@ from holdfast.cluster.layout import (
     BROKER,
     CONTROLLER,
     FIRST_CONTROLLER,
+    LOOPBACK,
     ClusterRecord,
     NodeRecord,
     UsageError,
@@ -23,10 +24,14 @@ from holdfast.config.listeners import PORT_MAX
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import format_properties, parse_properties
 
-HOST = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
+HOST = LOOPBACK
 PORT = 9092
 CONTROLLER_PORT_DISTANCE = 100  # the controllers of a cluster on 9092 listen from 9192 on
+WATCH_DISTANCE = 200  # of a cluster with a network: from a port to the one that the observer has
 CONTROLLERS_MAX = 9
+NAMESPACES, PROXIES = "namespaces", "proxies"  # how a cluster has a network of its own
+# In a place: for clients inside, for controllers, and for those whom a door lets in.
+INSIDE_PORT, INSIDE_CONTROLLER_PORT, INSIDE_DOOR_PORT = 9092, 9093, 19092
 # What survives the loss of one controller; fewer where the data has no such protection either.
 QUORUM_SIZE = 3
 
@@ -69,6 +74,7 @@ class Shape:
     controllers: int | None = None  # None: three with three or more brokers, else one
     combined: bool = False  # controllers run inside the first brokers' processes
     racks: Sequence[str] | None = None
+    network: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,32 +106,43 @@ class Shape:
 
     @property
     def ports_needed(self) -> int:
-        """Ports of brokers first, then those of the controllers."""
-        return self.brokers + self.voters
+        """Ports of brokers first, then those of the controllers, then the observer's."""
+        return self.brokers + self.voters + self.watched
+
+    @property
+    def watched(self) -> int:
+        """How many listeners of nodes have a port for the observer beside their own.
+
+        In namespaces controllers have no other than that.
+        """
+        own = {None: 0, NAMESPACES: self.brokers, PROXIES: self.brokers + self.voters}
+        return own[self.network]
 
 
 def standard_ports(port: int, shape: Shape) -> list[int]:
     """Return the ports of a cluster whose first broker listens on `port`."""
     first_controller = port + CONTROLLER_PORT_DISTANCE
-    last_controller = first_controller + shape.voters - 1
-    last = max(port + shape.brokers - 1, last_controller)
+    ports = [
+        *range(port, port + shape.brokers),
+        *range(first_controller, first_controller + shape.voters),
+    ]
+    ports += [each + WATCH_DISTANCE for each in ports[: shape.watched]]
+    last_broker, last = port + shape.brokers - 1, max(ports)
     if not (port >= 1 and last <= PORT_MAX):
         raise UsageError(
-            f"--port {port}: the cluster needs ports {port} to {port + shape.brokers - 1} and "
-            f"{first_controller} to {last_controller}, which must lie between 1 and {PORT_MAX}."
+            f"--port {port}: the cluster needs ports {port} to {last_broker} and "
+            f"{first_controller} to {last}, which must lie between 1 and {PORT_MAX}."
         )
-    return [
-        *range(port, port + shape.brokers),
-        *range(first_controller, last_controller + 1),
-    ]
+    return ports
 
 
 def plan_nodes(
     directory: Path, cluster_id: str, shape: Shape, ports: Sequence[int]
 ) -> ClusterRecord:
     """Lay out brokers 0, 1, 2... and controllers: 100, 101... or inside the first brokers."""
-    assert len(ports) == shape.ports_needed
-    broker_ports, controller_ports = ports[: shape.brokers], ports[shape.brokers :]
+    assert len(ports) >= shape.brokers + shape.voters
+    broker_ports = ports[: shape.brokers]
+    controller_ports = ports[shape.brokers : shape.brokers + shape.voters]
     shared = dict(enumerate(controller_ports)) if shape.combined else {}
     nodes = [
         _node(
@@ -181,25 +198,45 @@ def profile(shape: Shape) -> dict[str, str]:
 def addresses(record: ClusterRecord, node: NodeRecord) -> dict[str, str]:
     """Return those keys of a node that follow from where the nodes listen."""
     voters = ",".join(f"{voter.id}@{voter.host}:{voter.voter_port}" for voter in record.controllers)
-    listeners = []
+    listeners, advertised = [], []
     if node.is_broker:
-        listeners.append(f"PLAINTEXT://{node.address}")
+        listeners.append(f"PLAINTEXT://{node.host}:{node.listen_port}")
+        advertised.append(f"PLAINTEXT://{node.address}")
+        if node.outside_port is not None:
+            listeners.append(f"OUTSIDE://{node.host}:{INSIDE_DOOR_PORT}")
+            advertised.append(f"OUTSIDE://{node.outside_address}")
     if node.is_controller:
-        listeners.append(f"CONTROLLER://{node.host}:{node.voter_port}")
+        listeners.append(f"CONTROLLER://{node.host}:{node.listen_voter_port}")
+        if node.is_behind_proxy:
+            advertised.append(f"CONTROLLER://{node.host}:{node.voter_port}")
     keys = {"controller.quorum.voters": voters, "listeners": ",".join(listeners)}
-    if node.is_broker:
-        keys["advertised.listeners"] = f"PLAINTEXT://{node.address}"
+    if advertised:
+        keys["advertised.listeners"] = ",".join(advertised)
     return keys
 
 
-def moved(record: ClusterRecord, port: int) -> ClusterRecord:
-    """Return the cluster with its first broker on `port` and the others where they follow."""
-    shape = Shape(
+def shape_of(record: ClusterRecord) -> Shape:
+    """Return what was asked for when this cluster was made, as far as its ports follow from it."""
+    return Shape(
         brokers=len(record.brokers),
         controllers=len(record.controllers),
         combined=record.is_combined,
+        network=record.network,
     )
-    ports = iter(standard_ports(port, shape))
+
+
+def watch_ports(ports: Sequence[int], shape: Shape) -> Sequence[int]:
+    """Return those ports of a cluster that are the observer's."""
+    return ports[shape.ports_needed - shape.watched :]
+
+
+def moved(record: ClusterRecord, port: int) -> ClusterRecord:
+    """Return the cluster with its first broker on `port` and the others where they follow.
+
+    Of one with a network these are the ports as they would be without; `networked.placed` has the
+    others.
+    """
+    ports = iter(standard_ports(port, shape_of(record)))
     at = {node.id: next(ports) for node in record.brokers}
     voter_at = {node.id: next(ports) for node in record.controllers}
     nodes = [
@@ -215,18 +252,20 @@ def moved(record: ClusterRecord, port: int) -> ClusterRecord:
 
 def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
     """Return the text of one node's server.properties."""
+    protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
     own = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
         **addresses(record, node),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": protocols
+        + (",OUTSIDE:PLAINTEXT" if node.outside_port is not None else ""),
         "log.dirs": str(Path(node.config_file).parent / "data"),
     }
     if node.is_broker:
         own["inter.broker.listener.name"] = "PLAINTEXT"
-    if node.rack is not None:
-        own["broker.rack"] = node.rack
+        if node.rack is not None:
+            own["broker.rack"] = node.rack
     return render_properties(
         [
             (f"Node {node.id} of cluster {record.cluster_id}, made by `holdfast up`", own),

@@ -58,13 +58,13 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = HOST) -> bool:
     """Return whether a node could listen there now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         # As a node does: a port whose last connections linger counts as free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((host, port))
             listener.listen(1)
         except OSError:
             return False

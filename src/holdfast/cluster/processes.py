@@ -118,6 +118,30 @@ def send(pid: int | None, process: str | None, signal: signals.Signals) -> bool:
     return True
 
 
+def has_gone(pid: int | None, process: str | None) -> bool:
+    """Say whether nothing of a process is left: one that counts as dead may still have threads."""
+    if state(pid, process) is not State.DEAD:
+        return False
+    found = None if pid is None else _facts(pid)
+    if found is None or found[1] != process:
+        return True
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) <= 1  # noqa: PTH208 - names alone
+    except OSError:
+        return True
+
+
+def running(arguments: Sequence[str]) -> list[int]:
+    """Return the processes whose command line ends with these words; none where /proc is not."""
+    wanted = b"".join(os.fsencode(word) + b"\0" for word in arguments)
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (path / "cmdline").read_bytes().endswith(wanted):
+                found.append(int(path.name))
+    return found
+
+
 def start_time(pid: int) -> float | None:
     """Seconds since 1970 at which a process started, as far as the system tells."""
     ticks = _start_ticks(pid)

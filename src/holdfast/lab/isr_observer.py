@@ -46,7 +46,7 @@ class Observer:
         changed: Callable[[LeaderChange | IsrChange], None],
     ) -> None:
         """`changed` is called in the observer's thread."""
-        self._addresses = {node.id: (node.host, node.port) for node in cluster.record.brokers}
+        self._addresses = {node.id: node.watch_address for node in cluster.record.brokers}
         self._topic = topic
         self._recorder = Recorder(history, "observer")
         self._changed = changed

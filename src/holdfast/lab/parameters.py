@@ -67,6 +67,7 @@ class Parameters:
     controllers: int | None = None  # None: as many as `holdfast up` starts
     combined: bool = False  # controllers inside the first brokers
     racks: tuple[str, ...] | None = None  # one a broker
+    network: bool = False  # of its own, whose links can be broken; its zones are the racks
     elr: bool = False  # eligible leader replicas (KIP-966)
     partitions: int = 3
     rate: float = 200.0
@@ -219,5 +220,6 @@ class Parameters:
             ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
             "events a second": f"{self.rate:g}",
             **({} if self.commits is None else {"members commit": self.commits.value}),
+            **({"network": "of its own"} if self.network else {}),
             **self.node_config,
         }

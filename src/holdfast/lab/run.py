@@ -57,12 +57,7 @@ def asking(otherwise: str) -> Iterator[None]:
 class Run:
     """A running cluster with one topic, and everything that is done to it. A context manager."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        directory: Path,
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, parameters: Parameters, directory: Path, say: Callable[[str], None]) -> None:
         """`directory` must be empty or absent; it keeps the cluster's files and the history."""
         self.parameters = parameters
         self.topic = TOPIC
@@ -95,6 +90,7 @@ class Run:
         except (OSError, ClusterError) as error:
             raise LabError(f"the run can't begin: {error}") from error
         self.cluster.environment = self.guard.environment
+        self.cluster.settles = False  # its network ends with this process, however that ends
         self.begin_s = time.monotonic()
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
@@ -108,6 +104,7 @@ class Run:
             controllers=parameters.controllers,
             combined=parameters.combined,
             racks=parameters.racks,
+            network=parameters.network,
             features=parameters.features,
             port=0,
             config=parameters.node_config,

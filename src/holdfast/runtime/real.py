@@ -49,6 +49,8 @@ _ACCEPTED_AT_ONCE = 4
 _RANDOM_BYTES = 64 * 16  # drawn in one go: a system call costs as much as the rest of a number
 _ACCEPT_PAUSE_S = 0.0005  # for each that was accepted; to begin and to end it takes 0.15 ms
 
+SOURCE_VARIABLE = "HOLDFAST_SOURCE_ADDRESS"  # of the environment: from where a node dials
+
 # macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
 _synchronize: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -148,7 +150,14 @@ class _RealListener:
 
 
 class RealNetwork:
-    """TCP over the running loop, which itself turns off Nagle's delay on every connection."""
+    """TCP over the running loop, which itself turns off Nagle's delay on every connection.
+
+    With `source` all that is dialled is dialled from that address of this machine: by it a proxy
+    between nodes on one machine knows who dials (docs/design/networks.md).
+    """
+
+    def __init__(self, source: str | None = None) -> None:
+        self._source = None if source is None else (source, 0)
 
     async def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
@@ -165,7 +174,8 @@ class RealNetwork:
     async def connect(
         self, factory: Callable[[], ProtocolT], host: str, port: int
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        return await asyncio.get_running_loop().create_connection(factory, host, port)
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(factory, host, port, local_addr=self._source)
 
 
 class _Descriptors:
@@ -543,7 +553,7 @@ def real_runtime(*, worker_threads: int = _WORKER_THREADS) -> Runtime:
     return Runtime(
         clock=RealClock(),
         random=RealRandom(),
-        network=RealNetwork(),
+        network=RealNetwork(os.environ.get(SOURCE_VARIABLE)),
         disk=RealDisk(),
         worker=RealWorker(worker_threads),
     )

@@ -41,6 +41,11 @@ def addressed(cluster: LocalCluster, who: Sequence[str], suited: Collection[Stat
     return list(dict.fromkeys(found))
 
 
+def place_named(cluster: LocalCluster, word: str) -> str:
+    """Return the name of a place, zone or group of the network; who leads just now is its id."""
+    return str(_single(cluster, word)) if ":" in word else word
+
+
 def _single(cluster: LocalCluster, word: str) -> int:
     if word.isascii() and word.isdigit():
         return cluster.node(int(word)).id

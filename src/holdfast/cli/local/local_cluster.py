@@ -21,6 +21,7 @@ CLUSTER_FACTS = (
     *("topics", "partitions", "under_replicated", "leaderless"),
     *("active_controller", "controller_epoch"),
 )
+NETWORK_FACTS = ("network_stands", "broken_links")
 NODE_FACTS = ("ended_with", "serving", "resident_bytes", "leaders", "in_sync", "replicas")
 CONTROLLER_FACTS = ("active", "lag")
 SIGNALS = ("KILL", "TERM", "STOP", "CONT")
@@ -33,7 +34,7 @@ def down(data_dir_option: DataDir = None) -> None:
     The data stays: `holdfast up` with the same directory goes on where this one ended.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
-    if not any(cluster.state(node.id) is not State.DEAD for node in cluster.nodes):
+    if cluster.is_down:
         print(f"The cluster in {cluster.directory} is not running.")
         return
     try:
@@ -54,14 +55,27 @@ def nodes_text(ids: Sequence[int]) -> str:
     return f"Node{'' if len(ids) == 1 else 's'} {listed([str(each) for each in ids])}"
 
 
-def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
+def status(
+    data_dir_option: DataDir = None,
+    as_json: AsJson = False,
+    links: Annotated[
+        bool,
+        typer.Option("--links", help="Show what is wrong with which link of its network instead."),
+    ] = False,
+) -> None:
     """Show each node's process, address and share of the partitions.
 
     While no controller is active, nobody knows who leads and who is in sync: nothing is said of it.
     Exit status: 0 if every node serves, 1 if one doesn't or has a log directory offline, if no
-    controller is active, or if partitions lack replicas or a leader.
+    controller is active, or if partitions lack replicas or a leader. With --links: 0 if all links
+    are whole, 1 if one is not.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
+    if links:
+        from holdfast.cli.links.links_table import show_links  # noqa: PLC0415 - only with a network
+
+        show_links(cluster, as_json=as_json)
+        return
     seen = cluster.status()
     if as_json:
         print(json.dumps(status_to_json(cluster, seen), indent=2))
@@ -81,6 +95,7 @@ def is_healthy(seen: ClusterStatus) -> bool:
         and not seen.under_replicated
         and not seen.leaderless
         and seen.active_controller is not None
+        and seen.network_stands is not False
     )
 
 
@@ -89,7 +104,7 @@ def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]
     values = to_json(cluster.record)
     values["directory"] = str(cluster.directory)
     values["healthy"] = is_healthy(seen)
-    for key in CLUSTER_FACTS:
+    for key in CLUSTER_FACTS + (NETWORK_FACTS if cluster.record.network else ()):
         values[key] = getattr(seen, key)
     for node, found in zip(values["nodes"], seen.nodes, strict=True):
         node["state"] = str(found.state)
@@ -148,7 +163,7 @@ def start(
         for node in nodes:
             cluster.wait_serving(node)
             started = cluster.node(node)
-            print(f"Node {node} serves on {started.address} as process {started.pid}.")
+            print(f"Node {node} serves on {started.outside_address} as process {started.pid}.")
     except KeyboardInterrupt:
         text = "What was started goes on; `holdfast status` shows it."
         raise InterruptedCommandError(text) from None

@@ -20,8 +20,9 @@ from holdfast.config.figures import (
 
 WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
-LEFT_OUT = {"PROCESS", "MEMORY", "LOOP LAG"}
-WHOLE = {"NODE", "ROLE", "ADDRESS"}
+LEFT_OUT = {"PROCESS", "MEMORY", "LOOP LAG", "PLACE"}
+WHOLE = {"NODE", "ROLE", "ADDRESS", "ZONE"}
+OF_A_NETWORK = ("PLACE", "ZONE")
 NUMBERS = {"MEMORY", "LOOP LAG", "LEADERS", "IN SYNC"}
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
@@ -30,7 +31,15 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
     """Return the table of nodes and a line on partitions. A narrow one has fewer columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     rows = [_row(node) for node in seen.nodes]
-    titles = [each for each in rows[0] if width >= WIDTH_OF_ALL or each not in LEFT_OUT]
+    # Columns of a network are there where a node is in one, and need room of their own.
+    of_network = [each for each in OF_A_NETWORK if any(row[each] for row in rows)]
+    room = sum(2 + max(len(each), *(len(row[each]) for row in rows)) for each in of_network)
+    titles = [
+        each
+        for each in rows[0]
+        if (width >= WIDTH_OF_ALL + room or each not in LEFT_OUT)
+        and (each not in OF_A_NETWORK or each in of_network)
+    ]
     for title in titles:
         # An address that is cut off is of no use; a state or a lag still says something.
         whole = max(len(row[title]) for row in rows) if title in WHOLE else None
@@ -38,7 +47,7 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
         table.add_column(title, justify=side, no_wrap=True, min_width=whole)
     for row in rows:
         table.add_row(*(row[title] for title in titles))
-    return Group(table, Text(), *_troubles(seen), _quorum(seen), _summary(seen))
+    return Group(table, Text(), *_troubles(seen), *_network(seen), _quorum(seen), _summary(seen))
 
 
 def _row(status: NodeStatus) -> dict[str, str | Text]:
@@ -53,7 +62,9 @@ def _row(status: NodeStatus) -> dict[str, str | Text]:
     return {
         "NODE": str(node.id),
         "ROLE": "+".join(node.roles),
-        "ADDRESS": node.address,
+        "ADDRESS": node.outside_address,
+        "PLACE": "" if node.outside_address == node.address else node.host,
+        "ZONE": node.rack or "",
         "PROCESS": "-" if status.state is State.DEAD else str(node.pid),
         "STATE": state,
         "MEMORY": "" if memory is None else f"{memory / 1e6:.0f} MB",
@@ -85,6 +96,24 @@ def _troubles(seen: ClusterStatus) -> list[Text]:
         if aside := status.figures.get(REPLICAS_SET_ASIDE):
             troubles.append(f"node {status.node.id} has set replicas aside: {aside}")
     return [Text(text, style="red") for text in troubles]
+
+
+def _network(seen: ClusterStatus) -> list[Text]:
+    """Return a line on a network of its own, where there is one and something is to be said."""
+    if seen.network_stands is None:
+        return []
+    if not seen.network_stands:
+        if not seen.running:
+            return []
+        text = "its network has gone: `holdfast down` and `holdfast up` start all anew"
+        return [Text(text, style="red")]
+    if seen.broken_links is None:
+        return [Text("who keeps its links does not answer", style="red")]
+    if not seen.broken_links:
+        return [Text("network: all links are whole", style="green")]
+    links = "1 link is" if seen.broken_links == 1 else f"{seen.broken_links} links are"
+    text = f"network: {links} broken (`holdfast status --links`)"
+    return [Text(text, style="yellow")]
 
 
 def _quorum(seen: ClusterStatus) -> Text:

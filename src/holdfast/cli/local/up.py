@@ -5,12 +5,13 @@ Nodes are spawned before anything slow is loaded: what they need to start is wha
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,8 +23,12 @@ from holdfast.cli.exit_status import (
 )
 from holdfast.cli.shared_options import DataDir, data_dir, feature_levels, key_values, unknown_keys
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
+from holdfast.cluster.layout import NETWORK_VARIABLE, ClusterRecord, NodeRecord
 from holdfast.cluster.processes import State
 from holdfast.config import registry
+
+if TYPE_CHECKING:
+    from holdfast.cluster.network.possible import Possibility
 
 REFRESH_S = 1.0
 
@@ -68,6 +73,22 @@ Features = Annotated[
         "may be repeated.",
     ),
 ]
+WithNetwork = Annotated[
+    bool,
+    typer.Option(
+        "--network",
+        help="Give each node a place of its own in a network whose links can be cut, slowed, and "
+        "made to lose packets: `holdfast cut`, `isolate`, `slow`, `lose`.",
+    ),
+]
+Zones = Annotated[
+    str | None,
+    typer.Option(
+        "--zones",
+        metavar="a,b,c",
+        help="Zones of that network, which nodes take in turn; a broker's is its rack.",
+    ),
+]
 Detach = Annotated[
     bool,
     typer.Option("--detach", "-d", help="Return when the cluster serves requests."),
@@ -83,6 +104,8 @@ def up(
     port: Port = None,
     config: Config = None,
     feature: Features = None,
+    network: WithNetwork = False,
+    zones: Zones = None,
     detach: Detach = False,
 ) -> None:
     """Start a cluster on this machine: brokers on ports from 9092 on, controllers from 9192 on.
@@ -95,7 +118,9 @@ def up(
     make = _opened if layout.exists(directory) else _created
     settings = key_values(config or [], "--config")
     features = feature_levels(feature or [])
-    cluster = make(directory, _Wanted(brokers, controllers, combined, port, settings, features))
+    names = None if zones is None else _zones(zones, network)
+    wanted = _Wanted(brokers, controllers, combined, port, settings, features, network, names)
+    cluster = make(directory, wanted)
     _interrupt_on_signals()
     try:
         cluster.start(wait=False)
@@ -136,9 +161,26 @@ class _Wanted(NamedTuple):
     port: int | None
     settings: dict[str, str]
     features: dict[str, int]
+    network: bool
+    zones: tuple[str, ...] | None
+
+
+def _zones(given: str, network: bool) -> tuple[str, ...]:
+    """Read --zones. CommandError: there is nothing to have them in, or a name is empty."""
+    names = tuple(name.strip() for name in given.split(","))
+    refuse_if(not all(names), f"--zones {given!r}: names with commas between, such as a,b,c.")
+    refuse_if(not network, f"--zones {given} are those of a network: add --network.")
+    return names
 
 
 def _created(directory: Path, wanted: _Wanted) -> LocalCluster:
+    network: bool | Possibility = False
+    if wanted.network:
+        from holdfast.cluster.network import possible  # noqa: PLC0415 - only with a network
+
+        network = possible.look()
+        if network.reason:
+            print(network.reason)
     return LocalCluster.create(
         directory,
         brokers=3 if wanted.brokers is None else wanted.brokers,
@@ -147,6 +189,8 @@ def _created(directory: Path, wanted: _Wanted) -> LocalCluster:
         port=plan.PORT if wanted.port is None else wanted.port,
         config=wanted.settings,
         features=wanted.features,
+        network=network,
+        zones=wanted.zones or (),
     )
 
 
@@ -161,6 +205,14 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
         contradiction = f"--controllers {wanted.controllers}, but it has {len(record.controllers)}"
     elif wanted.combined and not record.is_combined:
         contradiction = "--combined, but its controllers are processes of their own"
+    elif wanted.network and record.network is None:
+        contradiction = "--network, but it has none of its own"
+    elif record.network and os.environ.get(NETWORK_VARIABLE, record.network) != record.network:
+        how = os.environ[NETWORK_VARIABLE]
+        contradiction = f"{NETWORK_VARIABLE}={how}, but its network was made with {record.network}"
+    elif wanted.zones not in {None, record.zones}:
+        zones = f"its zones are {','.join(record.zones)}" if record.zones else "it has no zones"
+        contradiction = f"--zones {','.join(wanted.zones or ())}, but {zones}"
     elif wanted.features:
         contradiction = "--feature is for a new one; `holdfast features` changes its levels"
     refuse_if(
@@ -171,7 +223,8 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
     if any(cluster.state(node.id) is not State.DEAD for node in record.nodes):
         cluster.start()  # says that it runs already
     cluster.configure(wanted.settings)
-    if wanted.port not in {None, 0, record.brokers[0].port}:
+    now = int(record.brokers[0].outside_address.rpartition(":")[2])
+    if wanted.port not in {None, 0, now}:
         cluster.move(wanted.port)
     return cluster
 
@@ -183,7 +236,10 @@ def _announce(cluster: LocalCluster, *, new: bool) -> None:
     print(f"  cluster id     {record.cluster_id}")
     for node in record.nodes:
         name = f"node {node.id}"
-        print(f"  {name:<14} {'+'.join(node.roles)} on {node.address}, process {node.pid}")
+        where = f"{'+'.join(node.roles)} on {node.outside_address}{_place(record, node)}"
+        print(f"  {name:<14} {where}, process {node.pid}")
+    if record.network is not None:
+        _announce_network(record)
     local = plan.profile_in(Path(record.nodes[0].config_file).read_text())
     voters = len(record.controllers)
     if voters % 2 == 0:
@@ -192,6 +248,26 @@ def _announce(cluster: LocalCluster, *, new: bool) -> None:
         )
     print("  local profile  " + ", ".join(f"{key}={value}" for key, value in local.items()))
     sys.stdout.flush()
+
+
+def _place(record: ClusterRecord, node: NodeRecord) -> str:
+    """Return where a node stands in the cluster's network; nothing without one."""
+    if record.network is None:
+        return ""
+    address = "" if node.is_behind_proxy else node.host
+    zone = f"in {node.rack}" if node.rack else ""
+    words = " ".join(word for word in (address, zone) if word)
+    return f" ({words})" if words else ""
+
+
+def _announce_network(record: ClusterRecord) -> None:
+    from holdfast.cluster.network import possible  # noqa: PLC0415 - only with a network
+
+    zones = f"zones {', '.join(record.zones)}" if record.zones else "no zones"
+    if record.network == plan.NAMESPACES:
+        print(f"  network        a place of its own for each node, {zones}; `holdfast cut --help`")
+    else:
+        print(f"  network        proxies, {zones}. {possible.WITH_PROXIES}")
 
 
 def _warn(cluster: LocalCluster, settings: dict[str, str]) -> None:
@@ -243,6 +319,8 @@ def _stay(cluster: LocalCluster) -> None:
     if all(node.pid is None for node in cluster.nodes):
         print("Another command has stopped the cluster.")
         return
+    if cluster.record.network is not None:
+        cluster.down()  # its network would stay
     print("No node of the cluster is left.", file=sys.stderr)
     raise typer.Exit(EXIT_FAILED)
 

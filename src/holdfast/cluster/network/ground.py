@@ -121,13 +121,19 @@ class Network(AbstractContextManager["Network"]):
 
 
 def make(
-    directory: Path, plan: Plan, *, doors: Mapping[int, str] | None = None, settle: bool = False
+    directory: Path,
+    plan: Plan,
+    *,
+    doors: Mapping[int, str] | None = None,
+    watch: Mapping[int, str] | None = None,
+    settle: bool = False,
 ) -> Network:
     """Make the network of this plan, with its links' agent; return when it is in force.
 
     It ends with this process, however that ends, unless it is to `settle`: then it stays until
     somebody ends it. `doors`: ports of 127.0.0.1 outside, and for each the `address:port` inside
-    to which it leads. GroundError: it can't be had here; ClusterError: there is one already.
+    to which it leads, from the place `host`; `watch`: the same from `observer`. GroundError: it
+    can't be had here; ClusterError: there is one already.
     """
     directory = directory.absolute()
     if _is_alive(directory):
@@ -145,10 +151,11 @@ def make(
         network = Network(directory=directory, plan=plan, holder=holder, lifeline=lifeline)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
         network.servants = (start_servant(network, "links.link_agent", [str(directory)]),)
-        if doors:
-            leads = [f"{port}={target}" for port, target in doors.items()]
-            words = [str(directory), *leads]
-            network.servants += (start_servant(network, "relays.door", words, outside=True),)
+        for place, ways in ((addresses.HOST, doors), (addresses.OBSERVER, watch)):
+            if ways:
+                leads = [f"{port}={target}" for port, target in ways.items()]
+                words = [str(directory), place, *leads]
+                network.servants += (start_servant(network, "relays.door", words, outside=True),)
         talk.ask({"write": {DESCRIPTION: _description(network)}})
         if settle:
             talk.ask({"settle": True})
@@ -176,7 +183,8 @@ def open_network(directory: Path) -> Network:
     if not network.stands():
         raise ClusterError(
             f"The network of {directory} has gone: process {network.holder.pid}, which held it, "
-            "has ended. Stop the cluster and start it again."
+            "has ended. `holdfast down` ends what is left of the cluster, `holdfast up` starts it "
+            "again."
         )
     return network
 

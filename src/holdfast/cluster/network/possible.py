@@ -14,13 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.cluster.layout import BROKER, ClusterError, NodeRecord, UsageError
+from holdfast.cluster import plan
+from holdfast.cluster.layout import (
+    BROKER,
+    NETWORK_VARIABLE,
+    ClusterError,
+    NodeRecord,
+    UsageError,
+)
 from holdfast.cluster.network import addresses, entering, ground
 from holdfast.cluster.network.ground import Network
 from holdfast.cluster.network.links.link_calls import Links
 
-VARIABLE: Final = "HOLDFAST_NETWORK"
-NAMESPACES, PROXIES = "namespaces", "proxies"
+NAMESPACES, PROXIES = plan.NAMESPACES, plan.PROXIES
+VARIABLE: Final = NETWORK_VARIABLE
 WITH_PROXIES: Final = (
     "Links are broken by proxies between the nodes instead. They see TCP, not packets: a "
     "connection over a link that is cut is accepted and then silent, single packets can't be lost, "
@@ -72,10 +79,10 @@ def _try(folder: Path) -> str:
         NodeRecord(id=number, roles=(BROKER,), host="", port=9, log_file="", config_file="")
         for number in (0, 1)
     ]
-    plan = addresses.plan_network(nodes)
-    with ground.make(folder, plan) as network:
+    planned = addresses.plan_network(nodes)
+    with ground.make(folder, planned) as network:
         links = Links(folder)
-        command = [*network.prefix("0"), *entering.python("-c", _TRY, plan.place("1").address)]
+        command = [*network.prefix("0"), *entering.python("-c", _TRY, planned.place("1").address)]
         return _try_packets(network, links, command)
 
 

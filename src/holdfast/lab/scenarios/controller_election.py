@@ -108,7 +108,7 @@ def thaw(run: Run, frozen: QuorumState) -> None:
     node = run.cluster.node(frozen.leader)
 
     def humble() -> bool:
-        state = ask_one(node.host, node.voter_port)
+        state = ask_one(*node.voter_watch_address)
         return state is None or state.epoch > frozen.epoch
 
     run.wait(f"{frozen.leader} to learn that it isn't active any more", humble, CHANGE_S)

@@ -73,7 +73,7 @@ def expect_commits(group: Group, what: str, since_ms: float) -> float | None:
 def expect_another(run: Run, group: Group, node: int) -> None:
     """Check that another broker coordinates the group by now."""
     others = [n for n in run.cluster.broker_ids if n != node]
-    addresses = [f"{each.host}:{each.port}" for each in map(run.cluster.node, others)]
+    addresses = [each.outside_address for each in map(run.cluster.node, others)]
     with Driver(",".join(addresses), "lab") as driver:
         now = group.coordinator(driver)
     run.check(

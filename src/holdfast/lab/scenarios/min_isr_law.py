@@ -155,7 +155,7 @@ class Law:
     def _states(self) -> dict[str, dict[int, PartitionState]]:
         """All topics as a broker shows them that serves."""
         for node in self._run.cluster.record.brokers:
-            answer = ask((node.host, node.port), self.topics)
+            answer = ask(node.watch_address, self.topics)
             if answer is not None and node.id in answer.brokers:
                 return answer.topics
         return {}

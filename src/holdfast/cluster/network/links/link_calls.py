@@ -122,4 +122,7 @@ class Links:
         with suppress(ground.StandInError):
             ground.open_network(self._directory)  # which says so if there is none any more
         tail = processes.log_tail(self._directory / ground.LOG)
-        return ClusterError(f"The agent of the network's links does not answer: {error}. {tail}")
+        return ClusterError(
+            f"The agent of the network's links does not answer ({error}), and they stay as they "
+            f"are: `holdfast down` and `holdfast up` start all anew. {tail}".rstrip()
+        )

@@ -131,6 +131,11 @@ def status(table: Table, seen: InForce) -> dict[str, Any]:
     }
 
 
+def is_whole(link: Mapping[str, Any]) -> bool:
+    """Say whether nothing is wrong with a link of a status any more."""
+    return not (link["cut"] or link["lose"] or link["slow"] or link["answers"])
+
+
 def _link_status(pair: Pair, link: Link, dropped: Dropped, swallowed: int) -> dict[str, Any]:
     values: dict[str, Any] = {
         "from": pair[0],

@@ -66,7 +66,10 @@ def open_proxies(directory: Path) -> Proxies:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ClusterError(f"There are no proxies in {directory}: {error}.") from None
     if processes.state(found.pid, found.process) is State.DEAD:
-        raise ClusterError(f"The proxies of {directory} have gone. Start the cluster again.")
+        raise ClusterError(
+            f"The proxies of {directory} have gone: process {found.pid} has ended. `holdfast down` "
+            "ends what is left of the cluster, `holdfast up` starts it again."
+        )
     return found
 
 

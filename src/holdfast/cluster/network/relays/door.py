@@ -1,9 +1,10 @@
 """The process that lets in what comes from outside: from ports of 127.0.0.1 to listeners inside.
 
-It opens its ports outside, and then enters the place `host` for good: what it dials, it dials from
-there, over links like any other. It ends when the network's holder does.
+It opens its ports outside, and then enters a place for good: what it dials, it dials from there.
+Clients come by the place `host`, over links like any other; who watches the cluster by `observer`,
+whose links nothing cuts. It ends when the network's holder does.
 
-    door DIRECTORY PORT=ADDRESS:PORT...
+    door DIRECTORY PLACE PORT=ADDRESS:PORT...
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import addresses, enter, ground
+from holdfast.cluster.network import enter, ground
 from holdfast.cluster.network.holding import watch_holder
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.plan import HOST
@@ -78,7 +79,7 @@ async def run(doors: list[tuple[socket.socket, Door]], watched: int) -> None:
 
 
 def main() -> int:
-    directory, *leads = sys.argv[1:]
+    directory, name, *leads = sys.argv[1:]
     try:
         network = ground.open_network(Path(directory))
         watched = watch_holder(network.holder)
@@ -88,7 +89,7 @@ def main() -> int:
             address, _, inside = target.rpartition(":")
             doors.append((open_port(int(port)), Door((address, int(inside)))))
         holder = network.holder
-        place = str(holder.descriptors[addresses.HOST])
+        place = str(holder.descriptors[name])
         enter.enter(str(holder.pid), holder.process, place, holder.user)
     except (ClusterError, enter.EnterError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

@@ -1,0 +1,1 @@
+"""Commands for the links of a cluster's own network: cut, isolate, heal, slow, lose, swallow."""

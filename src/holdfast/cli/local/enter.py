@@ -1,0 +1,63 @@
+"""`holdfast enter`: run a command in a place of a cluster's own network.
+
+This process becomes that command, so that its exit status, its signals and its terminal are the
+command's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.exit_status import refuse_if
+from holdfast.cli.groups import CONTEXT
+from holdfast.cli.local.addressing import place_named
+from holdfast.cli.shared_options import DataDir, data_dir
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.network.addresses import Kind
+
+
+def enter(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="What to run, with its options.")
+    ],
+    zone: Annotated[
+        str | None, typer.Option("--zone", metavar="ZONE", help="As a client in this zone.")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NODE", help="Where this node stands.")
+    ] = None,
+    data_dir_option: DataDir = None,
+) -> None:
+    """Run a command where the cluster's clients stand, or a node: `holdfast enter --zone a bash`.
+
+    Brokers are node-0:9092, node-1:9092, ... there. What the machine reaches otherwise is not
+    reached from there. Its exit status is the command's.
+    """
+    refuse_if(zone and node, "--zone and --node both say where: name one of them.")
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    network = cluster.network()
+    network.refuse_if_gone(cluster.record)
+    places = network.open().plan
+    if node is not None:
+        name = place_named(cluster, node)
+    else:
+        clients = [each for each in places.places if each.kind is Kind.CLIENT]
+        found = [each for each in clients if zone in {None, each.zone}]
+        zones = f"its zones are {', '.join(places.zones)}" if places.zones else "it has no zones"
+        refuse_if(not found, f"--zone {zone}: there is none in this network; {zones}.")
+        name = found[0].name
+    prefix, environment = network.enter(name)
+    sys.stdout.flush()
+    os.execve(prefix[0], [*prefix, *command], environment)  # noqa: S606 - that is what this is for
+
+
+# What stands behind the command's name is the command's, options too.
+enter.context_settings = {  # type: ignore[attr-defined]
+    **CONTEXT,
+    "allow_interspersed_args": False,
+    "ignore_unknown_options": False,
+}

@@ -1,0 +1,136 @@
+"""Goal: what the commands for links print and refuse. Method: no cluster that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.cli import quick
+from holdfast.cli.command_table import function_named
+from holdfast.cli.links.links_table import lines
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.network.possible import Possibility
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+LINES = (
+    ["cut", "0", "1"],
+    ["cut", "0", "1", "--one-way", "--reset"],
+    ["isolate", "0"],
+    ["heal"],
+    ["heal", "0", "1"],
+    ["slow", "0", "1", "--latency", "1ms"],
+    ["lose", "0", "1", "5%"],
+    ["drop-responses", "host", "0", "--api", "Produce"],
+    ["status", "--links"],
+    ["enter", "ls", "-l"],
+)
+
+
+def link(source: str, target: str, **trouble: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {"cut": None, "lose": 0.0, "slow": None, "answers": None}
+    dropped = {"cut": trouble.pop("dropped", 0), "lost": 0}
+    return {"from": source, "to": target, **whole, **trouble, "dropped": dropped}
+
+
+def test_the_table_of_links() -> None:
+    """Two directions with the same trouble are one row; of several troubles each has a line."""
+    how = {"latency_s": 0.2, "jitter_s": 0.05, "bytes_per_s": 1_500_000, "reorder": 0.05}
+    answers = {"api": "Produce", "count": 3, "close": False, "swallowed": 1}
+    seen = {
+        "links": [
+            link("0", "1", cut="drop", dropped=3),
+            link("1", "0", cut="drop", dropped=4),
+            link("0", "host", cut="reset", slow=how, answers=answers),
+            link("host", "0", slow={**how, "latency_s": 2.0, "jitter_s": 0, "reorder": 0}),
+            link("2", "0", lose=0.05, dropped=7),
+            link("0", "2", dropped=1),
+        ],
+        "found_no_room": 0,
+        "agrees": True,
+    }
+    assert lines(seen) == [
+        "LINK       STATE                                  DROPPED",
+        "0 <-> 1    cut                                    3 / 4",
+        "0 -> host  cut, with resets",
+        "           slow 200ms +-50ms 1.5MB/s 5% overtake",
+        "           swallowed 1 of 3 Produce, then silent",
+        "host -> 0  slow 2s 1.5MB/s",
+        "2 -> 0     loses 5%                               7",
+        "0 -> 2     whole again                            1",
+        "",
+        "5 links are broken; all others are whole.",
+    ]
+
+
+def test_a_network_without_trouble_and_one_that_is_not_as_asked() -> None:
+    nothing = {"links": [], "found_no_room": 0, "agrees": True}
+    assert lines(nothing) == ["All links are whole."]
+    meddled = lines({"links": [], "found_no_room": 9, "agrees": False})
+    assert meddled[1] == "9 packets found no room on slowed links."
+    assert "`holdfast heal` makes all links whole" in meddled[2]
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_cluster_without_a_network(run: Run, tmp_path: Path, line: list[str]) -> None:
+    """One sentence that says what to do. Method: a plain cluster's directory."""
+    LocalCluster.create(tmp_path, port=0)
+    outcome = run(line[0], "--data-dir", str(tmp_path), *line[1:])
+    assert outcome.status == 2
+    assert outcome.errors.count("\n") == 1
+    assert "has no network of its own" in outcome.errors
+    assert "`holdfast up --network`" in outcome.errors
+    assert outcome.output == ""
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_no_cluster_at_all(run: Run, tmp_path: Path, line: list[str]) -> None:
+    outcome = run(line[0], "--data-dir", str(tmp_path), *line[1:])
+    assert (outcome.status, outcome.errors.count("\n")) == (2, 1)
+    assert outcome.errors.startswith("holdfast: There is no cluster in")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (["up", "--zones", "a,b"], "--zones a,b are those of a network: add --network"),
+        (["up", "--network", "--zones", "a,,b"], "names with commas between"),
+        (["enter", "--zone", "a", "--node", "1", "ls"], "both say where"),
+        (["up", "--network", "--brokers", "3"], "holds a cluster already: --network, but it has"),
+    ],
+)
+def test_what_makes_no_sense(run: Run, tmp_path: Path, line: list[str], reason: str) -> None:
+    LocalCluster.create(tmp_path, port=0)
+    outcome = run(line[0], "--data-dir", str(tmp_path), *line[1:])
+    assert outcome.status == 2
+    assert reason in outcome.errors
+    assert outcome.errors.count("\n") == 1
+
+
+def test_what_stands_behind_enter_is_not_ours() -> None:
+    """`holdfast enter ls --zone x` is about ls. Method: who reads the line."""
+    assert quick.values_of(function_named("enter"), ["ls", "--zone", "x"]) is None
+    assert quick.values_of(function_named("cut"), ["0", "1", "--one-way"]) is not None
+
+
+def test_a_cluster_made_otherwise_is_not_taken_for_one_with_proxies(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for is not ignored: how a network is had was decided when it was made."""
+    LocalCluster.create(tmp_path, port=0, network=Possibility("namespaces"))
+    monkeypatch.setenv("HOLDFAST_NETWORK", "proxies")
+    outcome = run("up", "--detach", "--data-dir", str(tmp_path))
+    assert outcome.status == 2
+    assert "its network was made with namespaces" in outcome.errors
+
+
+def test_proxies_are_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that there isn't is refused with those that there are."""
+    monkeypatch.setenv("HOLDFAST_NETWORK", "bridges")
+    outcome = run("up", "--network", "--detach", "--data-dir", str(tmp_path / "new"))
+    assert outcome.status == 2
+    assert "HOLDFAST_NETWORK=bridges: it can be namespaces or proxies" in outcome.errors
+    assert not (tmp_path / "new").exists()

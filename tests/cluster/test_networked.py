@@ -1,0 +1,236 @@
+"""Goal: a cluster with a network is laid out so that everybody finds everybody. Method: no process.
+
+Where nodes listen, what they advertise, by which ports the machine outside reaches them, and what
+is refused; each for namespaces and for proxies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster import LocalCluster, layout, networked, nodes, plan, processes
+from holdfast.cluster.layout import PLACE_VARIABLE, ClusterError, ClusterRecord, UsageError
+from holdfast.cluster.network.possible import NAMESPACES, PROXIES, Possibility
+from holdfast.config.node import NodeSettings
+from holdfast.config.properties import parse_properties
+from holdfast.runtime import real
+
+
+def made(folder: Path, how: str, **options: object) -> LocalCluster:
+    wanted: dict[str, object] = {"port": 0, "zones": ("a", "b"), **options}
+    return LocalCluster.create(folder, network=Possibility(how), **wanted)  # type: ignore[arg-type]
+
+
+def settings(record: ClusterRecord, node_id: int) -> NodeSettings:
+    text = Path(record.node(node_id).config_file).read_text()
+    return NodeSettings.from_properties(parse_properties(text))[0]
+
+
+def endpoints(found: object) -> list[str]:
+    return [f"{each.name}://{each.host}:{each.port}" for each in found]  # type: ignore[attr-defined]
+
+
+def test_nodes_in_namespaces(tmp_path: Path) -> None:
+    """A broker has its place's address, a door outside, and its zone as its rack."""
+    record = made(tmp_path, NAMESPACES).record
+    assert (record.network, record.zones) == (NAMESPACES, ("a", "b"))
+    broker, controller = record.node(1), record.node(101)
+    assert (broker.address, broker.rack) == ("10.1.0.2:9092", "b")
+    assert broker.outside_address == f"127.0.0.1:{broker.outside_port}"
+    assert broker.outside_address in record.bootstrap_servers.split(",")
+    assert broker.address in record.inside_servers.split(",")
+    assert broker.watch_address == ("127.0.0.1", broker.watch_port)
+    assert (controller.address, controller.rack) == ("10.1.0.102:9093", "b")
+    assert controller.voter_watch_address == ("127.0.0.1", controller.watch_port)
+    found = settings(record, 1)
+    assert endpoints(found.listeners) == ["PLAINTEXT://10.1.0.2:9092", "OUTSIDE://10.1.0.2:19092"]
+    assert endpoints(found.advertised_listeners) == [
+        "PLAINTEXT://10.1.0.2:9092",
+        f"OUTSIDE://{broker.outside_address}",
+    ]
+    assert "broker.rack=b" in Path(broker.config_file).read_text()
+    assert "broker.rack" not in Path(controller.config_file).read_text()
+    assert "10.1.0.101:9093" in Path(broker.config_file).read_text()
+
+
+def test_ways_in_lead_to_every_listener(tmp_path: Path) -> None:
+    """Clients' doors lead to brokers, the observer's to all; each port of the machine once."""
+    record = made(tmp_path, NAMESPACES, combined=True).record
+    doors, watch = networked.ways_in(record)
+    assert sorted(doors.values()) == [f"10.1.0.{n}:19092" for n in (1, 2, 3)]
+    assert sorted(watch.values()) == sorted(
+        f"10.1.0.{n}:{port}" for n in (1, 2, 3) for port in (9092, 9093)
+    )
+    assert not doors.keys() & watch.keys()
+    combined = record.node(0)
+    assert combined.voter_watch_address == ("127.0.0.1", combined.watch_voter_port)
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_nodes_behind_proxies(tmp_path: Path, combined: bool) -> None:
+    """A node listens on other ports than it advertises, which its voters' addresses are, too."""
+    record = made(tmp_path, PROXIES, combined=combined).record
+    broker, voter = record.node(1), record.node(1 if combined else 101)
+    assert broker.outside_address == broker.address == f"127.1.0.2:{broker.port}"
+    assert broker.watch_address == ("127.1.0.2", broker.watch_port)
+    found = settings(record, 1)
+    assert endpoints(found.listeners)[0] == f"PLAINTEXT://127.1.0.2:{broker.watch_port}"
+    assert endpoints(found.advertised_listeners)[0] == f"PLAINTEXT://{broker.address}"
+    own = settings(record, voter.id)
+    assert endpoints(own.listeners)[-1] == "CONTROLLER://{}:{}".format(*voter.voter_watch_address)
+    assert (
+        endpoints(own.advertised_listeners)[-1] == f"CONTROLLER://{voter.host}:{voter.voter_port}"
+    )
+    ports = [port for node in record.nodes for _, port in nodes.outside_ports(node)]
+    assert len({*ports}) == len(ports) == 12
+
+
+def test_ports_as_they_are_counted(tmp_path: Path) -> None:
+    """`--port`, and what another one makes of a cluster that is there."""
+    cluster = made(tmp_path, NAMESPACES, port=21_000)
+    record = cluster.record
+    assert record.bootstrap_servers == "127.0.0.1:21000,127.0.0.1:21001,127.0.0.1:21002"
+    assert [node.watch_port for node in record.nodes] == [
+        21_200,
+        21_201,
+        21_202,
+        21_100,
+        21_101,
+        21_102,
+    ]
+    cluster.move(22_000)
+    moved = cluster.record
+    assert moved.bootstrap_servers == "127.0.0.1:22000,127.0.0.1:22001,127.0.0.1:22002"
+    assert [node.watch_port for node in moved.nodes] == [
+        22_200,
+        22_201,
+        22_202,
+        22_100,
+        22_101,
+        22_102,
+    ]
+    assert [node.address for node in moved.nodes] == [node.address for node in record.nodes]
+    assert "OUTSIDE://127.0.0.1:22001" in Path(moved.node(1).config_file).read_text()
+    with pytest.raises(UsageError, match="must lie between 1 and 65535"):
+        cluster.move(65_400)
+
+
+def test_the_description_says_it(tmp_path: Path) -> None:
+    """What is written is read; without a network nothing of one is written."""
+    record = made(tmp_path / "one", NAMESPACES).record
+    assert layout.read(tmp_path / "one") == record
+    values = json.loads((tmp_path / "one" / "cluster.json").read_text())
+    assert (values["network"], values["zones"]) == (NAMESPACES, ["a", "b"])
+    LocalCluster.create(tmp_path / "two", port=0)
+    plain = (tmp_path / "two" / "cluster.json").read_text()
+    assert not [word for word in ("network", "zones", "rack", '_port": null') if word in plain]
+
+
+def test_who_runs_inside_asks_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a place doors can't be seen, and no other place can be entered."""
+    cluster = made(tmp_path, NAMESPACES)
+    monkeypatch.setenv(PLACE_VARIABLE, "client-a")
+    assert cluster.node(0).watch_address == ("10.1.0.1", 9092)
+    assert cluster.node(100).voter_watch_address == ("10.1.0.101", 9093)
+    with pytest.raises(UsageError, match="runs in the place client-a of a network"):
+        cluster.start()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"zones": ("a", "a")}, "a zone is named twice"),
+        ({"zones": ("Host",)}, "can't be named 'Host'"),
+        ({"config": {"broker.rack": "x"}}, "with --zones each broker's is its zone"),
+        ({"racks": ("a", "b", "x")}, "'x' is none of the zones"),
+        ({"network": False}, "add --network"),
+    ],
+)
+def test_what_is_refused_leaves_nothing(
+    tmp_path: Path, options: dict[str, object], reason: str
+) -> None:
+    values: dict[str, object] = {"port": 0, "zones": ("a", "b"), "network": Possibility(NAMESPACES)}
+    with pytest.raises(UsageError, match=reason):
+        LocalCluster.create(tmp_path / "c", **(values | options))  # type: ignore[arg-type]
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_cluster_without_a_network_and_one_that_is_down(tmp_path: Path) -> None:
+    """One sentence each, which says what to do."""
+    plain = LocalCluster.create(tmp_path / "plain", port=0)
+    with pytest.raises(UsageError, match=r"no network of its own.*holdfast up --network"):
+        plain.links()
+    down = made(tmp_path / "down", NAMESPACES)
+    with pytest.raises(ClusterError, match=r"is not running.*holdfast up"):
+        down.links()
+    assert plain.is_down
+    assert down.is_down
+    assert down.down() == []
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_node_that_nobody_wrote_down_is_found(tmp_path: Path) -> None:
+    """A command that was killed between the start of a node and its note of it.
+
+    Method: a process with the node's command line that is none, as it is before it enters.
+    """
+    cluster = made(tmp_path, NAMESPACES)
+    node = cluster.node(1)
+    words = ["-c", "input()", *nodes.command_of(cluster.record, node)[1:]]
+    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as stray:
+        try:
+            found = nodes.with_strays(cluster.record)
+            assert found.node(1).pid == stray.pid
+            assert {each.pid for each in found.nodes} == {None, stray.pid}
+            assert not cluster.is_down
+            with pytest.raises(ClusterError, match=r"running already \(nodes 1\)"):
+                cluster.start()
+            assert cluster.down() == []
+            assert processes.identify(stray.pid) is None, "it has been ended"
+        finally:
+            stray.kill()
+
+
+@pytest.mark.process
+def test_what_is_left_of_a_process() -> None:
+    """It has gone when nothing of it is left; a zombie alone is nothing, a stranger is not it."""
+    pid = os.spawnv(
+        os.P_NOWAIT, sys.executable, [sys.executable, "-c", "import time; time.sleep(60)"]
+    )
+    process = processes.identify(pid)
+    try:
+        assert not processes.has_gone(pid, process)
+        assert processes.has_gone(pid, "another boot/1")
+        assert processes.has_gone(None, None)
+    finally:
+        os.kill(pid, 9)
+    processes.wait_until(lambda: processes.has_gone(pid, process), timeout_s=10, what="its end")
+
+
+def test_ports_of_a_standing_network_are_its_own(tmp_path: Path) -> None:
+    """Whoever starts one node looks at what that node listens on, and not at doors and relays."""
+    inside = made(tmp_path / "n", NAMESPACES).node(0)
+    assert nodes.outside_ports(inside, own=True) == []
+    assert len(nodes.outside_ports(inside)) == 2
+    behind = made(tmp_path / "p", PROXIES).node(0)
+    assert nodes.outside_ports(behind, own=True) == [("127.1.0.1", behind.watch_port)]
+
+
+def test_a_shape_has_ports_for_all() -> None:
+    for network, count in ((None, 6), (plan.NAMESPACES, 9), (plan.PROXIES, 12)):
+        shape = plan.Shape(network=network)
+        assert shape.ports_needed == len({*plan.standard_ports(9092, shape)}) == count
+    assert replace(plan.Shape(), network=PROXIES).watched == 6
+
+
+def test_a_node_reads_the_variable_that_a_cluster_sets() -> None:
+    """Neither imports the other, so the name stands twice."""
+    assert networked.SOURCE_VARIABLE == real.SOURCE_VARIABLE
