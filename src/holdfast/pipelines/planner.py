@@ -82,7 +82,7 @@ class Planner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
-        fresh = {"_listing": None, "_group_seen": False, "_said": {}}
+        fresh: dict[str, Any] = {"_listing": None, "_group_seen": False, "_said": {}}
         return stamped({"options": self.options, **fresh})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
