@@ -94,6 +94,16 @@ REFUSED: Final = {
     "sasl.login.refresh.window.jitter": _JAVA,
     "sasl.login.retry.backoff.max.ms": _JAVA,
     "sasl.login.retry.backoff.ms": _JAVA,
+    **dict.fromkeys(
+        ("sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+         "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.header.urlencode",
+         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.url",
+         "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
+         "sasl.oauthbearer.scope.claim.name"),
+        _JAVA,
+    ),
     "sasl.kerberos.ticket.renew.jitter": "give the whole command: kafka.sasl.kerberos.kinit.cmd",
     "sasl.kerberos.ticket.renew.window.factor": "give the time: "
     "kafka.sasl.kerberos.min.time.before.relogin",
@@ -110,6 +120,7 @@ REFUSED: Final = {
     # What would run another's code in the process, or what a program alone can give.
     "plugin.library.paths": _CODE,
     "ssl.engine.location": _CODE,
+    "ssl.providers": f"{_CODE}; OpenSSL's own configuration (OPENSSL_CONF) names its providers",
     "default.topic.config": _NO_PROPERTY,
     "logger": _NO_PROPERTY,
     "on_commit": _NO_PROPERTY,
