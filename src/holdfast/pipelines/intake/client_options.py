@@ -26,6 +26,13 @@ RENAMED: Final = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
+# Two names of librdkafka's own for one property: which of two values counts would be chance.
+_ALSO: Final = {
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
 # Values that Java spells in another way: librdkafka's name, what is given, what is meant.
 _VALUES: Final = {
     ("connections.max.idle.ms", "-1"): "0",
@@ -194,6 +201,7 @@ def translate(given: Mapping[str, str]) -> dict[str, str]:
         raise OptionError(f"kafka.{name}: can't be set: {REFUSED[name]}")
     plain = dict(given)
     found: dict[str, str] = {}
+    meant: set[str] = set()
     # What Java says in one option and librdkafka in two comes first, and leaves `plain`.
     for of, said in (
         ("", _stores(plain)),
@@ -202,10 +210,12 @@ def translate(given: Mapping[str, str]) -> dict[str, str]:
     ):
         for name, value in said.items():
             own = RENAMED.get(name, name)
-            if own in found:
+            one = _ALSO.get(own, own)
+            if one in meant:
                 raise OptionError(
                     f"kafka.{name}: another kafka.* option says the same; leave one of them out"
                 )
+            meant.add(one)
             _check_secret(f"kafka.{name}{of}", own, value)
             found[own] = _VALUES.get((own, value), value)
     return found
