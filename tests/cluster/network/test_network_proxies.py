@@ -207,8 +207,12 @@ def test_whoever_else_ends_them_meanwhile_they_leave_nothing(
     proxies = proxy_ground.make(tmp_path, small_plan(), {"0": [(advertised, own)]})
     assert proxies.lifeline is not None
     os.close(proxies.lifeline)
-    while processes.state(proxies.pid, proxies.process) is not processes.State.DEAD:
+
+    def ended() -> bool:
         processes.send(proxies.pid, proxies.process, signal.SIGTERM)
+        return processes.state(proxies.pid, proxies.process) is processes.State.DEAD
+
+    processes.wait_until(ended, timeout_s=LONG_S, what="their end", poll_s=0)
     nothing_is_left(str(tmp_path), tmp_path)
 
 
