@@ -28,6 +28,14 @@ TABLE_TESTS = (
 FOLLOW_TESTS = (f"{_TESTS}lag.py::test_of_another_sink_what_spark_has_done_is_told",)
 
 LAG: tuple[Mutation, ...] = (
+    one(
+        "lag: a checkpoint may name a library to load",
+        "OpenSSL runs it while a connection is opened",
+        "pipelines/intake/client_options.py",
+        '    "ssl.providers": f"{_CODE};',
+        '    "ssl.provider.of.nobody": f"{_CODE};',
+        tests=PROGRESS_TESTS,
+    ),
     # -- what is written down ----------------------------------------------------------------------
     one(
         "lag: a batch's entry names no group",

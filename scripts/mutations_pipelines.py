@@ -260,6 +260,47 @@ PIPELINES: tuple[Mutation, ...] = (
     ),
     # -- what is due ------------------------------------------------------------------------------
     one(
+        "pipelines: a gap that two batches have in common is told of the later one alone",
+        "the most usual way in which retention overtakes a query",
+        DUE,
+        "        yield max(first, had.get(planned.reader, first)), min(behind, planned.start)\n",
+        "        if behind <= planned.start:\n"
+        "            yield max(first, had.get(planned.reader, first)), behind\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: rows that the table had when retention took them are told as lacking",
+        "a driver that dies after the table's commit and stays away",
+        TABLE_SINK,
+        "        self._had = had_before(batch, work)\n",
+        "",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: a replay is taken for a batch of which the table had nothing",
+        "the same",
+        DUE,
+        "begins.get(each.reader, each.end)",
+        "begins.get(each.reader, each.start)",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: what stays gone is said at each trigger",
+        "a log that fills the disk",
+        "pipelines/planner.py",
+        "        self._said |= texts\n",
+        "",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: a topic that was deleted ends each run of a query that may skip it",
+        "AvailableNow asks for the ends of all, first of all",
+        SOURCE,
+        "planner.still_there()",
+        "planner.partitions()",
+        tests=SOURCE_TESTS,
+    ),
+    one(
         "pipelines: a fresh checkpoint goes on in a stateful query's tables",
         "windows come again",
         DUE,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ import pytest
 import sqlalchemy as sql
 
 from holdfast.cluster.processes import wait_until
+from holdfast.lab import postgresql
+from holdfast.lab.guard import MARK, marked
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
-from holdfast.lab.pipelines import driver_process, tables
+from holdfast.lab.pipelines import driver_process, postgresql_server, tables
 from holdfast.lab.pipelines import pipeline as pipeline_module
 from holdfast.lab.pipelines.driver_process import DriverProcess
 from holdfast.lab.pipelines.pipeline import NOTHING_ELSE, ONCE, WHOLE, Pipeline
@@ -236,3 +240,17 @@ def test_a_scenario_is_proven_and_says_what_its_table_had(tmp_path: Path) -> Non
     checks = {check.name: check.seen for check in result.checks}
     # Two partitions have four writes, three have three, and the last one has two, of 50 each.
     assert checks[WHOLE] == checks[ONCE] == "none of 950"
+
+
+@pytest.mark.process
+def test_the_guard_of_a_run_ends_its_database_too() -> None:
+    """It ends what bears the run's mark when the run is killed. Seen to leave a server behind."""
+    if postgresql.programs() is None:
+        pytest.skip("PostgreSQL's server is not on this machine")
+    environment = {MARK: uuid.uuid4().hex}
+    with postgresql_server.running(environment) as server:
+        assert server._pid() in marked(environment[MARK])
+        assert os.environ.get(MARK) != environment[MARK], "of what it starts alone"
+        server.kill()
+        server.start()
+        assert server._pid() in marked(environment[MARK])

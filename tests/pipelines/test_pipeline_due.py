@@ -5,13 +5,29 @@ Method: every position of a table against a plan, as values.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from holdfast.pipelines.due import Due, Last, Memory, Rows, Stored, Work, decide, due
+from holdfast.pipelines.due import (
+    Due,
+    Last,
+    Memory,
+    Rows,
+    Stored,
+    Work,
+    decide,
+    due,
+    gaps_of,
+    had_before,
+)
 from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.planned import Batch, PlanError, Planned, Reader
+from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Planned, Reader
+from holdfast.pipelines.sinks import table_sink
+from holdfast.pipelines.sinks.store import Store
+from holdfast.pipelines.sinks.table_sink import TableSink
 
 P, Q = Reader(Partition("t", 0)), Reader(Partition("t", 1))
 TWIN = Reader(Partition("t", 0), 1)
@@ -196,3 +212,68 @@ def test_two_sources_of_one_partition() -> None:
             weigh(batch(1, *ranges, checkpoint="new"), memory)
     quiet = weigh(batch(1, Planned(P, 0, 12), Planned(TWIN, 5, 5), checkpoint="new"), memory)
     assert quiet.rows is Rows.NEW, "only one of them has rows"
+
+
+def lacked(what: Batch, work: Work) -> list[tuple[int, int]]:
+    return [(gap.first, gap.behind) for gap in gaps_of(what, work)]
+
+
+def test_what_two_batches_lacked_is_told_whole_where_it_is_one_gap() -> None:
+    """The source joins what it found too late of the batch before to what lies behind it.
+
+    Seen to tell only what lies behind, of the most usual way in which retention overtakes a query.
+    """
+    what = batch(5, Planned(P, 9, 15, gaps=((3, 12),)))
+    whole = weigh(what, remembers(4, {P: Stored(9)}))
+    assert lacked(what, whole) == [(3, 9), (9, 12)]
+    # The table had some of this batch, in an earlier life; of the batch before nothing is known.
+    partial = weigh(what, remembers(4, {P: Stored(10)}))
+    assert lacked(what, partial) == [(3, 9), (10, 12)]
+    there = weigh(what, remembers(4, {P: Stored(15)}))
+    assert lacked(what, there) == [(3, 9)]
+
+
+def test_what_the_table_had_when_it_went_was_not_lacking() -> None:
+    """Spark died before it knew, and retention took the rows that the table has: none is lost."""
+    before, late = batch(4, Planned(P, 3, 9), Planned(Q, 3, 9)), ((3, 7),)
+    after = batch(5, Planned(P, 9, 15, gaps=late), Planned(Q, 9, 15, gaps=late))
+    for stored, told in ((9, []), (5, [(5, 7)]), (3, [(3, 7)])):
+        memory = remembers(3, {P: Stored(stored), Q: Stored(9)})
+        again = weigh(before, memory)
+        now = weigh(after, remembers(4, {P: Stored(9), Q: Stored(9)}))
+        work = replace(now, had=had_before(before, again))
+        assert lacked(after, work) == told
+    replay = weigh(before, remembers(4, {P: Stored(9), Q: Stored(9)}))
+    assert had_before(before, replay) == {P: 9, Q: 9}
+
+
+def test_a_sink_knows_what_it_had_of_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: the sink's own order of steps, over a store and a checkpoint of values."""
+    first, second = batch(4, Planned(P, 3, 9)), batch(5, Planned(P, 9, 15, gaps=((3, 12),)))
+
+    class Values(SimpleNamespace):
+        """A store that had batch 4, and what it is told of the next one."""
+
+        query, folder = "q", None
+
+        def memory(self) -> Memory:
+            return remembers(4, {P: Stored(9)})
+
+        def stage(self, frame: Any, what: Batch) -> Any:
+            del frame, what
+            return SimpleNamespace(count=3, close=lambda: None)
+
+        def commit(self, what: Batch, work: Work, staged: Any) -> None:
+            del staged
+            told.append((what.number, lacked(what, work)))
+
+    told: list[tuple[int, list[tuple[int, int]]]] = []
+    monkeypatch.setattr(table_sink, "_consume", lambda _frame: None)
+    sink = TableSink(cast("Store", Values()), checkpoint="nowhere")
+    batches = {4: first, 5: second}
+    sink._checkpoint = cast("Checkpoint", SimpleNamespace(batch=lambda n, _query: batches[n]))
+    frame: Any = SimpleNamespace(sparkSession=None)
+    sink(frame, 4)
+    assert told == [], "it has that one"
+    sink(frame, 5)
+    assert told == [(5, [(9, 12)])]

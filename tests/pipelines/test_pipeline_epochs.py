@@ -105,7 +105,7 @@ def test_nothing_is_given_up_while_nobody_newer_says_so(
     write(log, 6, 1)
     log.readable = 30
     for plan in (Plan(end_epoch=1), Plan()):
-        how = access(log, way, fail_on_data_loss=fails, silence_ms_max=600)
+        how = access(log, way, fail_on_data_loss=fails, silence_ms_max=2_500 if way else 600)
         with pytest.raises(ReadError, match=r"at offset 30 of a range that ends at 60"):
             rows(read_range(CANNED, 0, 60, how, plan))
 

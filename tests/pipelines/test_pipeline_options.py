@@ -472,3 +472,28 @@ def test_a_policy_that_is_none_is_refused(given: dict[str, str], words: str) -> 
         parse(options, "stream")
     with pytest.raises(OptionError, match="goneData: a batch query is not reset"):
         parse({**options, "goneData": "reset", "failOnDataLoss": "false"}, "batch")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("startingOffsets", '{"a":{"0":9223372036854775808}}', "9223372036854775808 is no offset"),
+        ("startingOffsets", '{"a":{"2147483648":0}}', "'2147483648' is no partition"),
+        ("startingOffsets", '{"a":{"00":0}}', "'00' is no partition"),
+        ("startingOffsets", f'{{"a":{{"{"9" * 5_000}":0}}}}', "is no partition"),
+        ("startingOffsets", f'{{"a":{{"0":{"9" * 5_000}}}}}', "not JSON: "),
+        ("startingOffsets", '{"a":{"0":1},"a":{"1":1}}', "not JSON: 'a' is there twice"),
+        ("startingOffsetsByTimestamp", '{"a":{"0":1,"0":2}}', "not JSON: '0' is there twice"),
+        ("assign", '{"a":[0],"a":[1]}', "not JSON: 'a' is there twice"),
+        ("assign", '{"a":[2147483648]}', "is not of the form"),
+        ("goneData", '{"a":"skip","a":"fail"}', "is no policy"),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_kafka_s_and_names_twice_are_refused(
+    name: str, value: str, said: str
+) -> None:
+    """The last of two would count, and the partitions of the first be read by nobody."""
+    given = {**(OTHER if name == "assign" else GOOD), name: value}
+    with pytest.raises(OptionError, match=f"^{name}: ") as refused:
+        parse(given, "stream")
+    assert said in str(refused.value)

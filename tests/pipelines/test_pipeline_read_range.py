@@ -123,7 +123,8 @@ def test_a_log_that_is_shorter_than_the_range_is_loss_once_a_new_leader_says_so(
     plan = Plan(topics.id_of(topic), epochs[partition], epochs[partition])
     for way in WAYS.values():
         for fails in (True, False):
-            how = access(topics, way, fail_on_data_loss=fails, silence_ms_max=700)
+            silence_ms = 3_000 if way else 700
+            how = access(topics, way, fail_on_data_loss=fails, silence_ms_max=silence_ms)
             with pytest.raises(ReadError, match="at offset 7 of a range that ends at 9"):
                 read(partition, 5, 9, how, plan)
     leader = wait_for_leader(cluster, topic, 0).leader

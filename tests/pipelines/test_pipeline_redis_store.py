@@ -342,7 +342,7 @@ def test_a_server_that_may_forget_is_refused(url: str, redis: Redis, name: str, 
 KEYS = ["kept:*", "holdfast_*"]
 RIGHTS = (
     "+select +info +config|get +script|load +evalsha +get +set +del +hget +hmget +hgetall +hset "
-    "+hsetnx +hdel +hincrby"
+    "+hsetnx +hdel +hincrby +rpush +ltrim"
 )
 
 
@@ -357,6 +357,9 @@ def test_a_server_that_does_not_tell_is_refused_and_a_password_is_a_reference(
         store = opened(ours, deleted="gone")
         assert put(store, Row(1, "x"), Row(2, None, gone=True))[0]["rows"] == 2
         store.commit(batch(0, {}), EMPTY, None)
+        (planned,) = batch(1, {0: (4, 4)}).ranges
+        lacking = replace(batch(1, {}), ranges=(replace(planned, gaps=((1, 3),)),))
+        store.commit(lacking, EMPTY, None)
         sent = pickle.dumps([store, store.task(0)])
         assert b"swordfish" not in sent
         redis.acl_setuser("ann", enabled=True, commands=["-config|get"])

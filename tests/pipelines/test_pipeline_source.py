@@ -6,6 +6,7 @@ a table of facts that each test changes as it goes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.topic_pattern import matcher
+from holdfast.pipelines.listing import UnknownTopicError
 from holdfast.pipelines.offsets import (
     DataLossError,
     Known,
@@ -573,3 +575,67 @@ def test_a_batch_query_that_is_to_end_behind_the_log_is_told_so() -> None:
     assert task == RangePartition("t", 0, 0, 9, "first", -1, 2)
     (task,) = batch(facts, endingOffsets='{"t":{"0":8}}').partitions()
     assert task == RangePartition("t", 0, 0, 8, "first", -1, 2)
+
+
+def test_what_stays_gone_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark asks many times a second: a topic that was deleted would fill the disk with its log."""
+    facts = Facts(p0=9, p1=9)
+    begin = offsets(p0=9, p1=9)
+    reader = stream(facts, goneData="skip")
+
+    def said() -> list[str]:
+        texts = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return texts
+
+    del facts.end[Partition("t", 1)]
+    with caplog.at_level(logging.WARNING, "holdfast.pipelines.planner"):
+        for _ in range(3):
+            assert reader.latestOffset(begin, ALL) == begin
+        (once,) = said()
+        assert "without data that was lost: t-1: no longer exists" in once
+        facts.begin[Partition("t", 0)] = facts.end[Partition("t", 0)] = 12
+        reader.latestOffset(begin, ALL)
+        (news,) = said()
+        assert news.endswith("lost: t-0: offsets 9 to 11 are gone, the log starts at 12")
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+@pytest.mark.parametrize("which", ["subscribe", "assign"])
+def test_a_run_that_ends_goes_on_without_a_topic_that_was_deleted(policy: str, which: str) -> None:
+    """As a query that stays does. Seen to end each night before it had read the other topic."""
+
+    class Deleted(Facts):
+        """What is there no more keeps whoever must have it waiting, and then ends."""
+
+        def partitions(self, topics: Iterable[str]) -> list[Partition]:
+            if "u" in topics:
+                raise UnknownTopicError("topic 'u' does not exist")
+            return super().partitions(topics)
+
+        def existing_of(self, topics: Iterable[str]) -> list[Partition]:
+            return super().partitions([topic for topic in topics if topic != "u"])
+
+        def _known(
+            self, facts: Offsets, wanted: Collection[Partition], *, all_of_them: bool
+        ) -> Offsets:
+            if all_of_them and not facts.keys() >= set(wanted):
+                raise UnknownTopicError("no offsets from u-0")
+            return {p: facts[p] for p in wanted if p in facts}
+
+    facts = Deleted(p0=9)
+    read = "t,u" if which == "subscribe" else '{"t":[0],"u":[0]}'
+    options = {which: read, "goneData": f'{{"u":"{policy}"}}', "kafka.bootstrap.servers": "no:1"}
+    reader = StreamReader(parse(options, "stream"))
+    reader._planner._listing = facts  # type: ignore[assignment]
+    if policy == "fail":
+        with pytest.raises(UnknownTopicError, match="u"):
+            reader.prepareForTriggerAvailableNow()
+        return
+    reader.prepareForTriggerAvailableNow()
+    begin = {**offsets(p0=3), "u": {"id": "other", "0": 5}}
+    end = reader.latestOffset(begin, ALL)
+    assert end == {**offsets(p0=9), "u": {"id": "other", "0": 5}}
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 3, 9, "first")]
+    with pytest.raises(UnknownTopicError, match="u"):
+        StreamReader.initialOffset(reader)  # a query that begins may have misspelt it

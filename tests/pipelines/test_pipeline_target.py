@@ -4,6 +4,8 @@ made. Method: real tables in both databases, each with one thing that is odd.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -271,3 +273,32 @@ def test_a_target_that_makes_no_sense_is_refused(given: dict[str, Any], said: st
 def test_keys_are_columns_of_the_query() -> None:
     with pytest.raises(TargetError, match="'other' is no column"):
         table_of(Target(table="t", keys=("other",)), COLUMNS)
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("psycopg", "deltalake", "pyiceberg", "redis"):
+    sys.modules[name] = None  # as if it were not installed
+from holdfast.pipelines.sinks import writing
+from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+for url in sys.argv[1:]:
+    try:
+        writing._with_extra(url, "q", Target(table="a.b", mode=Mode.APPEND))
+    except TargetError as error:
+        print(error)
+"""
+
+
+@pytest.mark.process
+def test_an_extra_that_is_not_installed_is_named() -> None:
+    """Seen as "No module named 'redis'", which names nothing that could be done."""
+    urls = ("postgresql://u@h/d", "delta:///d", "iceberg+sqlite:///c?warehouse=/w", "redis://h")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *urls], capture_output=True, text=True, check=True
+    )
+    extras = {"postgresql": "psycopg", "delta": "deltalake", "iceberg": "pyiceberg"}
+    assert done.stdout.splitlines() == [
+        f"target: {extra}: needs {library}, which is not installed: "
+        f"pip install 'holdfast[{extra}]' brings it"
+        for extra, library in {**extras, "redis": "redis"}.items()
+    ]

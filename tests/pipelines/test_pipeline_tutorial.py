@@ -198,7 +198,7 @@ class Typist:
                     self._driver = subprocess.Popen(
                         line.split(), stdout=log, stderr=log, start_new_session=True
                     )
-            elif line == "pkill -KILL -f orders.py":  # somebody else's may have that name
+            elif line == "pkill -KILL -f '^python orders.py'":  # somebody else's may have that name
                 self._kill(signal.SIGKILL)
                 self.killed += 1
             elif line == "holdfast down":

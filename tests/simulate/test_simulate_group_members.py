@@ -213,6 +213,32 @@ def request(member_id: str, epoch: int, instance: str | None = None) -> Any:
     )
 
 
+@pytest.mark.parametrize("classic", [False, True])
+@pytest.mark.parametrize(
+    ("node", "lost", "is_right"),
+    [(NODE, True, True), (NODE, False, False), (OTHER_NODE, True, False)],
+)
+def test_who_was_deposed_with_a_loss_tells_what_it_alone_has(
+    node: int, lost: bool, is_right: bool, classic: bool
+) -> None:
+    """A leader that was alone in sync goes on until it hears of an election that was unclean."""
+
+    async def story(kit: Kit) -> None:
+        view = kit.classic("a") if classic else kit.consumer("a", 0)
+        group = classic_group(1, a=(0,)) if classic else consumer_group(1)
+        kit.commit(group, *([] if classic else consumer_member("a", 1, 0)))
+        await asyncio.sleep(1)
+        kit.elect(OTHER_NODE, 1)
+        if lost:
+            kit.lose(1, 1)
+        await asyncio.sleep(1)
+        question = kit.question(sync("a", 2) if classic else request("a", 1), node)
+        given = SyncGroupResponse(assignment=assigned(0, 1)) if classic else beat(2, 0, 1)
+        kit.oracle.answered(view, question, given)
+
+    assert told(story) == ([] if is_right else [I.TOLD_AS_LOGGED])
+
+
 def test_who_joins_is_told_what_it_owns() -> None:
     async def story(kit: Kit) -> None:
         view = kit.consumer("a", epoch=0)

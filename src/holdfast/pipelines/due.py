@@ -102,6 +102,8 @@ class Work:
     forget: tuple[Reader, ...] = ()  # their offsets count a topic or a checkpoint that is no more
     renamed: Mapping[Reader, Reader] = field(default_factory=dict)  # of the others; all at once
     named: Mapping[str, str] = field(default_factory=dict)  # topics whose id is learnt only now
+    # Up to where the table had the batch before when that came, as long as somebody knows.
+    had: Mapping[Reader, int] = field(default_factory=dict)
 
     def kept(self, offsets: Mapping[Reader, Stored]) -> dict[Reader, Stored]:
         """Return what is remembered still, as this batch calls it."""
@@ -119,16 +121,26 @@ def gaps_of(batch: Batch, work: Work) -> list[Gap]:
     return [
         Gap(planned.reader, first, behind, planned.topic_id)
         for planned in batch.ranges
-        for first, behind in _lacking(planned, moves.get(planned.reader))
+        for first, behind in _lacking(planned, moves.get(planned.reader), work.had)
+        if first < behind
     ]
 
 
-def _lacking(planned: Planned, move: Due | None) -> Iterator[tuple[int, int]]:
+def _lacking(
+    planned: Planned, move: Due | None, had: Mapping[Reader, int]
+) -> Iterator[tuple[int, int]]:
+    """Yield what the table lacks of a range's gaps, and what is none, too."""
     for first, behind in planned.gaps:
-        if behind <= planned.start:  # of the batch before, found when its tasks were made
-            yield first, behind
-        elif move is not None and move.begin < behind:
+        # Of the batch before, found when its tasks were made. It may go on in this one.
+        yield max(first, had.get(planned.reader, first)), min(behind, planned.start)
+        if move is not None:
             yield max(first, move.begin), behind
+
+
+def had_before(batch: Batch, work: Work) -> dict[Reader, int]:
+    """Return up to where the table had a batch before its work was done: all of it, in a replay."""
+    begins = {move.reader: move.begin for move in work.moves}
+    return {each.reader: begins.get(each.reader, each.end) for each in batch.ranges}
 
 
 def decide(batch: Batch, memory: Memory, begin_anew: Collection[str], query: str) -> Work:

@@ -40,6 +40,10 @@ class ListingError(RuntimeError):
     """The cluster can't be reached, or does not know a topic."""
 
 
+class UnknownTopicError(ListingError):
+    """No broker knows a topic, also some seconds later."""
+
+
 class Listing:
     """Partitions of topics, and where their logs begin and end."""
 
@@ -129,7 +133,9 @@ class Listing:
             if numbers:
                 return numbers
             if time.monotonic() > deadline:
-                raise ListingError(f"topic {topic!r} does not exist; create it, or check its name")
+                raise UnknownTopicError(
+                    f"topic {topic!r} does not exist; create it, or check its name"
+                )
             time.sleep(PAUSE_S)
 
     def _metadata(self, topic: str | None = None) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.pipelines.intake.json_texts import OFFSETS_END, is_partition, json_of
 from holdfast.pipelines.progress.group import (
     KEY,
     GroupError,
@@ -190,9 +191,9 @@ def from_json(value: Any) -> Offsets:
         if not isinstance(partitions, dict):
             raise OffsetsError(f"topic {topic!r}: an object of partitions is wanted")
         for number, offset in partitions.items():
-            if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+            if not is_partition(number):
                 raise OffsetsError(f"topic {topic!r}: {number!r} is no partition")
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+            if type(offset) is not int or not EARLIEST <= offset < OFFSETS_END:
                 raise OffsetsError(f"{topic}-{number}: {offset!r} is no offset")
             offsets[Partition(topic, int(number))] = offset
     return offsets
@@ -204,8 +205,8 @@ def from_text(text: str) -> Offsets:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json_of(text)
+    except (ValueError, RecursionError) as error:
         raise OffsetsError(f"not JSON: {error}") from error
 
 

@@ -19,7 +19,7 @@ from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.intake.split import split
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.listing import Listing
+from holdfast.pipelines.listing import Listing, UnknownTopicError
 from holdfast.pipelines.offsets import (
     DataLossError,
     Epochs,
@@ -58,6 +58,8 @@ class Planner:
         self.options = options
         self._listing: Listing | None = None
         self._group_seen = False
+        # What was said last of a partition: what stays gone is gone at each trigger, for good.
+        self._said: dict[Partition, str] = {}
 
     @property
     def listing(self) -> Listing:
@@ -80,7 +82,8 @@ class Planner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
-        return stamped({"options": self.options, "_listing": None, "_group_seen": False})
+        fresh: dict[str, Any] = {"_listing": None, "_group_seen": False, "_said": {}}
+        return stamped({"options": self.options, **fresh})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(unstamped(state))
@@ -91,6 +94,26 @@ class Planner:
         if options.pattern is not None:
             return self.listing.matching(options.pattern)
         return list(options.partitions) or self.listing.partitions(options.topics)
+
+    def still_there(self) -> list[Partition]:
+        """Return what is to be read, without what was deleted where that is not to end the query.
+
+        What is there is waited for as in `partitions`: a run that ends would leave it out.
+        """
+        options, found = self.options, self.partitions
+        if options.pattern is not None:
+            return found()
+        if options.partitions:
+            there = {*self.present(options.partitions)}
+            return [p for p in found() if p in there or options.gone.fails(p.topic)]
+        kept: list[Partition] = []
+        for topic in options.topics:
+            try:
+                kept += self.listing.partitions([topic])
+            except UnknownTopicError:
+                if options.gone.fails(topic):
+                    raise
+        return kept
 
     def present(self, known: Collection[Partition]) -> list[Partition]:
         """Return what is there now to be read. Of what is `known`, nothing is missed by haste.
@@ -161,13 +184,15 @@ class Planner:
         return Known(wanted.offsets | shorter, wanted.epochs | told.epochs)
 
     def lost(self, said: Mapping[Partition, str]) -> None:
-        """Fail with what is gone, or note it, as goneData says of each topic."""
+        """Fail with what is gone, or note it once, as goneData says of each topic."""
         texts = {p: f"{p}: {text}" for p, text in said.items()}
         failing = [text for p, text in texts.items() if self.options.gone.fails(p.topic)]
         if failing:
             raise DataLossError(data_loss_text(failing))
-        if texts:
-            log.warning("going on without data that was lost: %s", "; ".join(texts.values()))
+        news = [text for p, text in texts.items() if self._said.get(p) != text]
+        if news:
+            log.warning("going on without data that was lost: %s", "; ".join(news))
+        self._said |= texts
 
     def cut(self, said: Mapping[Partition, str]) -> None:
         """Fail with logs that end before what was read, or note it.

@@ -288,7 +288,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         planner = self._planner
-        self._target = planner.resolved(LATEST, "startingOffsets", planner.partitions())
+        self._target = planner.resolved(LATEST, "startingOffsets", planner.still_there())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Tell Spark where the log ends, so that its progress shows how far behind it is.

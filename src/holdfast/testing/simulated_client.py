@@ -113,6 +113,8 @@ class ClusterClient:
     async def tell(self, message: Request, *, node: int, version: int) -> None:
         """Send one request that nobody answers; OSError when there is no connection."""
         connection = await self._connection(self._address(node))
+        if not connection.is_open:  # since it was had: a node that is killed, say
+            raise ConnectionError(f"the connection to node {node} has ended")
         buffers = encode_request_buffers(message, version, 0, self._client_id)
         connection._write(buffers)  # noqa: SLF001 - nodes await an answer to all that they send
 

@@ -6,6 +6,7 @@ Method: relays on the listeners of two nodes; processes that dial from each plac
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -193,6 +194,25 @@ def test_there_is_one_network_in_a_directory(
         with ground.make(tmp_path, small_plan()):
             assert len(Links(tmp_path).cut("0", "1")) == 2
     ground.clear(tmp_path)
+    nothing_is_left(str(tmp_path), tmp_path)
+
+
+@pytest.mark.slow
+def test_whoever_else_ends_them_meanwhile_they_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: SIGTERM came when the loop had ended, and their socket stayed."""
+    monkeypatch.setenv(MARK, str(tmp_path))
+    advertised, own = free_ports(2)
+    proxies = proxy_ground.make(tmp_path, small_plan(), {"0": [(advertised, own)]})
+    assert proxies.lifeline is not None
+    os.close(proxies.lifeline)
+
+    def ended() -> bool:
+        processes.send(proxies.pid, proxies.process, signal.SIGTERM)
+        return processes.state(proxies.pid, proxies.process) is processes.State.DEAD
+
+    processes.wait_until(ended, timeout_s=LONG_S, what="their end", poll_s=0)
     nothing_is_left(str(tmp_path), tmp_path)
 
 

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
+from tests.cluster.network.relayed_ends import LONG_S, Address, LetIn, Streams, relayed_ends
 
 from holdfast.cluster.network.link_table import Answers, Cut, Link, Slow
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.pair_relays import Relays
 
-LONG_S, IN_VAIN_S = 30.0, 0.1
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+IN_VAIN_S = 0.1
 THERE, BACK = ("client", "1"), ("1", "client")
 CUT = Link(cut=Cut.DROP)
 
@@ -25,30 +25,16 @@ CUT = Link(cut=Cut.DROP)
 def relayed(relays: Relays, check: Callable[[Streams, Streams], Awaitable[None]]) -> None:
     """Run a check with both ends of a connection that is relayed: the client's, the node's."""
 
+    def relays_to(address: Address) -> LetIn:
+        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await relays.carry(THERE, relay.End(reader, writer), *address)
+
+        return lead
+
     async def run() -> None:
-        inside: asyncio.Queue[Streams] = asyncio.Queue()
-
-        async def take_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await inside.put((reader, writer))
-
-        async with asyncio.timeout(LONG_S):
-            target = await asyncio.start_server(take_in, "127.0.0.1", 0)
-            address, port = target.sockets[0].getsockname()
-
-            async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await relays.carry(THERE, relay.End(reader, writer), address, port)
-
-            listening = await asyncio.start_server(lead, "127.0.0.1", 0)
-            client = await asyncio.open_connection(*listening.sockets[0].getsockname())
-            node = await inside.get()
-            await check(client, node)
+        async with relayed_ends(relays_to) as ends:
+            await check(*ends)
             relays.change({})
-            for _, writer in (client, node):
-                writer.close()
-                with suppress(OSError):
-                    await writer.wait_closed()
-            for server in (listening, target):
-                server.close()
 
     asyncio.run(run())
 

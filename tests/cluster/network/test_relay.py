@@ -8,42 +8,28 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import pytest
+from tests.cluster.network.relayed_ends import LONG_S, Address, LetIn, Streams, relayed_ends
 
 from holdfast.cluster.network.relays.door import Door
-
-LONG_S = 30.0
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def relayed(check: Callable[[Streams, Streams], Awaitable[None]]) -> None:
     """Run a check with both ends of a connection that goes through a door: outside, inside."""
 
     async def run() -> None:
-        inside: asyncio.Queue[Streams] = asyncio.Queue()
+        doors: list[Door] = []
 
-        async def take_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await inside.put((reader, writer))
+        def door_to(address: Address) -> LetIn:
+            doors.append(Door(address))
+            return doors[0].let_in
 
+        async with relayed_ends(door_to) as ends:
+            await check(*ends)
         async with asyncio.timeout(LONG_S):
-            target = await asyncio.start_server(take_in, "127.0.0.1", 0)
-            address = target.sockets[0].getsockname()
-            door = Door(address)
-            listening = await asyncio.start_server(door.let_in, "127.0.0.1", 0)
-            port = listening.sockets[0].getsockname()[1]
-            outside = await asyncio.open_connection("127.0.0.1", port)
-            within = await inside.get()
-            await check(outside, within)
-            for _, writer in (outside, within):
-                writer.close()
-                with suppress(OSError):
-                    await writer.wait_closed()
-            while door.connections:
+            while doors[0].connections:
                 await asyncio.sleep(0)
-            for server in (listening, target):
-                server.close()
 
     asyncio.run(run())
 

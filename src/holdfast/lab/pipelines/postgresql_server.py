@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
@@ -18,16 +19,18 @@ from holdfast.lab.pipelines.process_trees import below, is_alive
 from holdfast.lab.pipelines.tables import refuse_without_spark
 
 TIMEOUT_S = 120.0
+MARKED_BY_NOBODY: Final[Mapping[str, str]] = {}
 
 
 class PostgresqlServer:
     """One that runs already. Who has the context of `server` ends what this starts."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, environment: Mapping[str, str]) -> None:
         refuse_without_spark()
         import sqlalchemy as sql  # noqa: PLC0415 - of an extra
 
         self.url = url
+        self._environment = environment
         sockets = sql.make_url(url).query["host"]
         assert isinstance(sockets, str), "the URL names one folder of sockets"
         self._data = Path(sockets).parent / "data"
@@ -62,6 +65,7 @@ class PostgresqlServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, **self._environment},
             cwd="/",
             start_new_session=True,
             user=self._owner.st_uid,
@@ -80,14 +84,32 @@ class PostgresqlServer:
 
 
 @contextmanager
-def running() -> Iterator[PostgresqlServer]:
-    """Run a server. ServerError: none is on this machine."""
+def running(environment: Mapping[str, str] = MARKED_BY_NOBODY) -> Iterator[PostgresqlServer]:
+    """Run a server. ServerError: none is on this machine.
+
+    With a run's `environment` its guard ends it when the run itself can't, killed by SIGKILL.
+    """
     found = postgresql.programs()
     if found is None:
         raise postgresql.ServerError("PostgreSQL's server is not on this machine.")
-    with postgresql.server(found) as url:
-        server = PostgresqlServer(url)
-        try:
-            yield server
-        finally:
-            server.kill()
+    with ExitStack() as ending:
+        with _added(environment):
+            url = ending.enter_context(postgresql.server(found))
+        server = PostgresqlServer(url, environment)
+        ending.callback(server.kill)
+        yield server
+
+
+@contextmanager
+def _added(environment: Mapping[str, str]) -> Iterator[None]:
+    """Have what is started meanwhile inherit some variables."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -26,6 +26,13 @@ RENAMED: Final = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
+# Two names of librdkafka's own for one property: which of two values counts would be chance.
+_ALSO: Final = {
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
 # Values that Java spells in another way: librdkafka's name, what is given, what is meant.
 _VALUES: Final = {
     ("connections.max.idle.ms", "-1"): "0",
@@ -94,6 +101,16 @@ REFUSED: Final = {
     "sasl.login.refresh.window.jitter": _JAVA,
     "sasl.login.retry.backoff.max.ms": _JAVA,
     "sasl.login.retry.backoff.ms": _JAVA,
+    **dict.fromkeys(
+        ("sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+         "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.header.urlencode",
+         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.url",
+         "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
+         "sasl.oauthbearer.scope.claim.name"),
+        _JAVA,
+    ),
     "sasl.kerberos.ticket.renew.jitter": "give the whole command: kafka.sasl.kerberos.kinit.cmd",
     "sasl.kerberos.ticket.renew.window.factor": "give the time: "
     "kafka.sasl.kerberos.min.time.before.relogin",
@@ -110,6 +127,7 @@ REFUSED: Final = {
     # What would run another's code in the process, or what a program alone can give.
     "plugin.library.paths": _CODE,
     "ssl.engine.location": _CODE,
+    "ssl.providers": f"{_CODE}; OpenSSL's own configuration (OPENSSL_CONF) names its providers",
     "default.topic.config": _NO_PROPERTY,
     "logger": _NO_PROPERTY,
     "on_commit": _NO_PROPERTY,
@@ -183,6 +201,7 @@ def translate(given: Mapping[str, str]) -> dict[str, str]:
         raise OptionError(f"kafka.{name}: can't be set: {REFUSED[name]}")
     plain = dict(given)
     found: dict[str, str] = {}
+    meant: set[str] = set()
     # What Java says in one option and librdkafka in two comes first, and leaves `plain`.
     for of, said in (
         ("", _stores(plain)),
@@ -191,10 +210,12 @@ def translate(given: Mapping[str, str]) -> dict[str, str]:
     ):
         for name, value in said.items():
             own = RENAMED.get(name, name)
-            if own in found:
+            one = _ALSO.get(own, own)
+            if one in meant:
                 raise OptionError(
                     f"kafka.{name}: another kafka.* option says the same; leave one of them out"
                 )
+            meant.add(one)
             _check_secret(f"kafka.{name}{of}", own, value)
             found[own] = _VALUES.get((own, value), value)
     return found

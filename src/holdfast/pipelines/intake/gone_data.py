@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from holdfast.pipelines.intake.bounds import Bound, Mode
+from holdfast.pipelines.intake.json_texts import json_of
 from holdfast.pipelines.intake.option_values import Given, OptionError, boolean
 from holdfast.wire.well_known import EARLIEST, LATEST
 
@@ -68,8 +68,8 @@ def refuse_unread(gone: GoneData, is_read: Callable[[str], bool]) -> None:
 
 def _by_topic(text: str) -> Mapping[str, Policy]:
     try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        value = json_of(text)
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{OPTION}: {text!r} is no policy; {_FORM}") from error
     if not (isinstance(value, dict) and value and all(one in _POLICIES for one in value.values())):
         raise OptionError(f"{OPTION}: {text!r} is no policy by topic; {_FORM}")

@@ -6,12 +6,17 @@ connector spells it. OptionError names the option and says what is wanted.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from holdfast.pipelines.intake.json_texts import (
+    OFFSETS_END,
+    PARTITIONS_END,
+    is_partition,
+    json_of,
+)
 from holdfast.pipelines.offsets import Partition
 
 Given = Mapping[str, str]
@@ -90,7 +95,7 @@ def times_by_partition(given: Given, name: str) -> dict[Partition, int] | None:
         if not isinstance(numbers, dict):
             raise wanted
         for number, time in numbers.items():
-            if not _is_number(number) or type(time) is not int or not 0 <= time < 1 << 63:
+            if not is_partition(number) or type(time) is not int or not 0 <= time < OFFSETS_END:
                 raise wanted
             times[Partition(topic, int(number))] = time
     return times
@@ -100,7 +105,8 @@ def partitions(given: Given, name: str) -> tuple[Partition, ...]:
     """Return the partitions that `{"topic":[0,1]}` names, in order."""
     value = _parsed(given[name.lower()], name)
     well_formed = isinstance(value, dict) and all(
-        isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
+        isinstance(numbers, list)
+        and all(type(n) is int and 0 <= n < PARTITIONS_END for n in numbers)
         for numbers in value.values()
     )
     found = {Partition(t, n) for t, ns in value.items() for n in ns} if well_formed else set()
@@ -126,6 +132,6 @@ def _is_number(text: str) -> bool:
 
 def _parsed(text: str, name: str) -> Any:
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json_of(text)
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{name}: not JSON: {error}") from error

@@ -6,12 +6,13 @@ uncomputed: a stateful query's state is only kept when somebody has taken its ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.pipelines.due import Due, Rows, Work, decide
+from holdfast.pipelines.due import Due, Rows, Work, decide, had_before
 from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.offsets import RECORD, spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError, Reader
@@ -52,11 +53,13 @@ class TableSink:
         self._begin_anew = frozenset(map(spelt, begin_anew))
         self._on_commit = on_commit
         self._checkpoint: Checkpoint | None = None
+        # Of the batch before: what went meanwhile of rows that the table had is not lacking there.
+        self._had: Mapping[Reader, int] = {}
         # Spark wraps what is raised in a batch; whoever runs the query finds it here.
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return stamped({**self.__dict__, "_checkpoint": None, "failure": None})
+        return stamped({**self.__dict__, "_checkpoint": None, "_had": {}, "failure": None})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(unstamped(state))
@@ -77,7 +80,9 @@ class TableSink:
         batch = self._checkpoint.batch(number, _running(frame))
         memory = self._store.memory()
         work = decide(batch, memory, self._begin_anew, self._store.query)
+        work = replace(work, had=self._had)
         self._write(frame, batch, work)
+        self._had = had_before(batch, work)
         # Also of a replay: who committed it to the table may have died before it came to this.
         commit(of_table(batch, memory, work), metadata(self._store.query, number))
 

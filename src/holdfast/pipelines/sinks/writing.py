@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 SCHEMES = ("sqlite", "postgresql", "parquet", "delta", "iceberg", "redis", "rediss", "unix")
+EXTRAS = {
+    "postgresql": "postgresql",
+    "delta": "delta",
+    "iceberg": "iceberg",
+    **dict.fromkeys(("redis", "rediss", "unix"), "redis"),
+}
 
 
 def write(
@@ -70,7 +76,8 @@ def write(
             'output_mode: with "complete" each batch has all rows of the result again, which '
             'mode="append" would add each time; use mode="upsert" with keys'
         )
-    sink = TableSink(_store(target, query, described), checkpoint=checkpoint, begin_anew=begin_anew)
+    store = _with_extra(target, query, described)
+    sink = TableSink(store, checkpoint=checkpoint, begin_anew=begin_anew)
     writer = frame.writeStream.queryName(query).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
     if trigger is not None:
@@ -91,8 +98,27 @@ def _adds_columns(schema_changes: str) -> bool:
     return schema_changes == "add"
 
 
+def _with_extra(url: str, query: str, target: Target) -> Store:
+    """Return the store of a target. TargetError: a library of its extra is not installed."""
+    try:
+        return _store(url, query, target)
+    except ModuleNotFoundError as error:
+        scheme = _scheme(url)
+        extra, library = EXTRAS.get(scheme), (error.name or "").partition(".")[0]
+        if extra is None or library == "holdfast":
+            raise
+        raise TargetError(
+            f"target: {scheme}: needs {library}, which is not installed: "
+            f"pip install 'holdfast[{extra}]' brings it"
+        ) from error
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0].partition("+")[0]
+
+
 def _store(url: str, query: str, target: Target) -> Store:
-    scheme = url.partition(":")[0].partition("+")[0]
+    scheme = _scheme(url)
     if scheme == "sqlite":
         return SqliteStore(url, query, target)
     if scheme == "postgresql":

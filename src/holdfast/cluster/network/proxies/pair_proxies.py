@@ -113,6 +113,8 @@ async def run(enforcer: ProxyLinks, plan: Plan, listener: socket.socket) -> None
     loop.add_reader(0, hear)
     agent = link_agent.Agent(plan, enforcer, {})
     await link_agent.serve(agent, enforcer, listener, ended)
+    # The loop takes its handler back: one more would end us before our files are removed.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def describe(directory: Path, plan: Plan) -> None:

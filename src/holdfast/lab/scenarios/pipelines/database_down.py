@@ -21,10 +21,10 @@ SWALLOWED = "holdfast.pipelines.proving.careless_sinks:SwallowsErrors.insert"
 
 
 @contextmanager
-def running() -> Iterator[PostgresqlServer]:
-    """Run PostgreSQL. LabError: it can't be had."""
+def running(run: Run) -> Iterator[PostgresqlServer]:
+    """Run PostgreSQL for as long as a run. LabError: it can't be had."""
     try:
-        with postgresql_server.running() as server:
+        with postgresql_server.running(run.guard.environment) as server:
             yield server
     except ServerError as error:
         raise LabError(f"{error} Debian's package is postgresql.") from error
@@ -32,7 +32,7 @@ def running() -> Iterator[PostgresqlServer]:
 
 def steps(run: Run) -> None:
     """Kill the database in the middle of batches."""
-    with running() as server:
+    with running(run) as server:
         producer = begin(run)
         watch = [place for place, _ in PLACES]
         pipeline = Pipeline(run, table=SqlTable(server.url), watch=watch)
@@ -55,7 +55,7 @@ def steps(run: Run) -> None:
 
 def swallowed(run: Run) -> None:
     """Control: a sink that writes an error into its log, and goes on with the next batch."""
-    with running() as server:
+    with running(run) as server:
         producer = begin(run)
         pipeline = Pipeline(run, table=SqlTable(server.url), sink="swallow", watch=[SWALLOWED])
         pipeline.start()

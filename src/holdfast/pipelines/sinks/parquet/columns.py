@@ -70,11 +70,14 @@ def columns_of_files(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the columns of all files up to a manifest; of before it tells its own alone."""
     if manifest is None:
         return {}
-    schema = json.loads(manifest["schema"])
-    told: dict[str, Any] = manifest.get("columns") or {
-        field["name"]: field["type"] for field in schema["fields"]
-    }
+    told: dict[str, Any] = manifest.get("columns") or columns_of_last(manifest)
     return told
+
+
+def columns_of_last(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a manifest's own files."""
+    schema = json.loads(manifest["schema"])
+    return {field["name"]: field["type"] for field in schema["fields"]}
 
 
 def refuse_other_types(before: Columns, wanted: Columns, whose: str, way_out: str) -> None:

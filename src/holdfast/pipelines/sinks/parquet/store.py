@@ -32,6 +32,7 @@ from holdfast.pipelines.sinks.parquet.columns import (
     agree_with_others,
     columns_of,
     columns_of_files,
+    columns_of_last,
     last_manifest,
     refuse_other_types,
 )
@@ -118,7 +119,7 @@ class ParquetStore:
 
     def _refuse_other_columns(self, last: Mapping[str, Any] | None) -> None:
         before = columns_of_files(last)
-        former = self._columns if last is None else _of_schema(last["schema"])
+        former = self._columns if last is None else columns_of_last(last)
         if former != self._columns and not self._target.adds_columns:
             raise TargetError(
                 f"{self._table}: its files have other columns than the query now has; write to "
@@ -243,10 +244,6 @@ class ParquetStore:
 
     def close(self) -> None:
         """Nothing is held: files are opened and closed with each batch."""
-
-
-def _of_schema(told: str) -> dict[str, Any]:
-    return {field["name"]: field["type"] for field in json.loads(told)["fields"]}
 
 
 def _refuse_hidden(option: str, name: str) -> None:

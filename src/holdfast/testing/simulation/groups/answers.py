@@ -71,6 +71,7 @@ class _Log(NamedTuple):
 
     groups: list[ClassicGroup | None]
     members: list[Member | None]
+    may_be_gone: bool  # who answers was deposed with a loss, and may have what no log will have
 
     @property
     def is_silent(self) -> bool:
@@ -124,7 +125,7 @@ class Answers:
             return
         asked = question.asked
         if isinstance(asked, ConsumerGroupHeartbeatRequest):
-            self._consumer(shard, view, asked, answer, min(question.asked_s, until_s))
+            self._consumer(shard, view, question, answer, until_s)
         else:
             self._classic(shard, view, question, answer, until_s)
         leads_on = shard.leads(question.node) and shard.epoch == question.epoch
@@ -147,14 +148,16 @@ class Answers:
         self,
         shard: ShardTruth,
         view: View,
-        asked: ConsumerGroupHeartbeatRequest,
+        question: Question,
         answer: Any,
-        begin_s: float,
+        until_s: float,
     ) -> None:
+        asked: Any = question.asked
         code = error_code(answer.error_code)
+        begin_s = min(question.asked_s, until_s)
         rows: list[Member | None] = shard.since(member_of(asked.group_id, asked.member_id), begin_s)
         if code is _E.NONE:
-            self._told(view, asked, answer, rows)
+            self._told(view, asked, answer, rows, may_be_gone=shard.may_have_lost(question.node))
         elif code in {_E.UNKNOWN_MEMBER_ID, _E.FENCED_MEMBER_EPOCH}:
             # With its epoch, or the one before, it is let in; so it must have had another.
             if all(row is not None and row.epoch == asked.member_epoch for row in rows):
@@ -171,23 +174,28 @@ class Answers:
         asked: ConsumerGroupHeartbeatRequest,
         answer: Any,
         rows: list[Member | None],
+        *,
+        may_be_gone: bool,
     ) -> None:
+        """`may_be_gone`: as in `_Log`."""
         epoch = answer.member_epoch
         if asked.member_epoch < 0:
             gone = [row is None or row.epoch in {_AWAY, _LEFT} for row in rows]
-            if not any(gone):
+            if not any(gone) and not may_be_gone:
                 self._fail(Invariant.TOLD_AS_LOGGED, f"{view} has left, and is {rows}")
             return
         told = view.told if answer.assignment is None else held(answer.assignment.topic_partitions)
         if view.light.phase is Phase.JOINING and answer.assignment is None:
             self._fail(Invariant.TOLD_AS_LOGGED, f"{view} joins, and is told nothing: {answer}")
             return
+        view.told = told
         if not any(row is not None and row.epoch == epoch and row.assigned == told for row in rows):
+            if may_be_gone:
+                return
             self._fail(
                 Invariant.TOLD_AS_LOGGED,
                 f"{view}: epoch {epoch} and {sorted(told)}; the log had {rows}",
             )
-        view.told = told
         for each in sorted(told):
             self._owners.told(view, each, epoch)
 
@@ -203,6 +211,7 @@ class Answers:
         log = _Log(
             shard.since(classic_of(group), begin_s),
             shard.since(member_of(group, view.member_id), begin_s),
+            shard.may_have_lost(question.node),
         )
         if code is _E.UNKNOWN_MEMBER_ID:
             self._judge_unknown(shard, view, question.node, until_s, log)
@@ -219,7 +228,7 @@ class Answers:
             self._judge_generation(view, answer.generation_id, log)
 
     def _judge_generation(self, view: View, generation: int, log: _Log) -> None:
-        if not log.is_silent and not log.allows(generation):
+        if not (log.is_silent or log.may_be_gone) and not log.allows(generation):
             self._fail(
                 Invariant.TOLD_AS_LOGGED,
                 f"{view}: all is well in generation {generation}, and the log had {log}",
@@ -265,6 +274,8 @@ class Answers:
             for row in log.members
         )
         if not as_classic and not as_other:
+            if log.may_be_gone:
+                return
             self._fail(
                 Invariant.TOLD_AS_LOGGED,
                 f"{view}: {sorted(told)} in generation {generation}; the log had {log}",
