@@ -13,7 +13,7 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -50,8 +50,11 @@ def newest_first(folders: Iterable[Path]) -> list[Path]:
 
 
 @contextmanager
-def server(found: Path) -> Iterator[str]:
-    """Run a server with `found`, a folder of programs; yield the URL of its first database."""
+def server(found: Path, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run a server with `found`, a folder of programs; yield the URL of its first database.
+
+    `environment` is added to ours: a run marks what it starts, so that its guard may end it.
+    """
     with ExitStack() as ending:
         directory = Path(tempfile.mkdtemp(prefix="holdfast-postgresql-", dir=_open_folder()))
         ending.callback(shutil.rmtree, directory)
@@ -77,6 +80,7 @@ def server(found: Path) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **(environment or {})},
             cwd="/",
             start_new_session=True,
         )

@@ -93,23 +93,7 @@ def running(environment: Mapping[str, str] = MARKED_BY_NOBODY) -> Iterator[Postg
     if found is None:
         raise postgresql.ServerError("PostgreSQL's server is not on this machine.")
     with ExitStack() as ending:
-        with _added(environment):
-            url = ending.enter_context(postgresql.server(found))
+        url = ending.enter_context(postgresql.server(found, environment))
         server = PostgresqlServer(url, environment)
         ending.callback(server.kill)
         yield server
-
-
-@contextmanager
-def _added(environment: Mapping[str, str]) -> Iterator[None]:
-    """Have what is started meanwhile inherit some variables."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
