@@ -242,6 +242,7 @@ def test_a_scenario_is_proven_and_says_what_its_table_had(tmp_path: Path) -> Non
     assert checks[WHOLE] == checks[ONCE] == "none of 950"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_guard_of_a_run_ends_its_database_too() -> None:
     """It ends what bears the run's mark when the run is killed. Seen to leave a server behind."""

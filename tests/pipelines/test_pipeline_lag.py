@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -247,6 +248,35 @@ def test_a_checkpoint_may_lie_where_only_spark_reads(
     assert seen(bench, group) == {0: 3, 1: 0}
     assert Checkpoint(location, bench.spark).done() == 2
     assert Checkpoint("viewfs://lag/linked/none", bench.spark).done() is None
+
+
+def test_a_checkpoint_is_listed_while_spark_renames_files_in_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Hadoop's file system looks at each file it lists, and a temporary one may have gone."""
+    context: Any = bench.spark.sparkContext
+    where = "fs.viewfs.mounttable.renames.link./linked"
+    context._jsc.hadoopConfiguration().set(where, f"file://{tmp_path}")
+    commits = tmp_path / "commits"
+    commits.mkdir()
+    (commits / "0").write_text("v1")
+    enough = Event()
+
+    def rename() -> None:
+        while not enough.wait(0.01):
+            for number in range(4):
+                (commits / f".{number}.tmp").write_text("v1")
+            for number in range(4):
+                (commits / f".{number}.tmp").rename(commits / str(number))
+
+    with ThreadPoolExecutor(1) as other:
+        renaming = other.submit(rename)
+        try:
+            checkpoint = Checkpoint("viewfs://renames/linked", bench.spark)
+            assert all(checkpoint.done() in range(4) for _ in range(20))
+        finally:
+            enough.set()
+        renaming.result(60)
 
 
 def test_what_was_in_vain_is_told_at_the_end(bench: Bench, group: str, tmp_path: Path) -> None:

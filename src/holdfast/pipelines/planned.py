@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OFFSET_LOG_VERSION = "v1"
 NO_OFFSET = "-"
+LISTINGS = 10  # each of a folder into which Spark may be renaming a file
 
 
 class PlanError(RuntimeError):
@@ -228,10 +229,7 @@ class Checkpoint:
                 return [path.name for path in local.iterdir()] if local.is_dir() else []
             except OSError as error:
                 raise PlanError(f"{name}: {error.strerror}") from error
-        if not self._exists(folder):
-            return []
-        files = self._reading_session(name).read.format("binaryFile").load(name).select("path")
-        return [str(row.path).rpartition("/")[2] for row in files.collect()]
+        return self._found(name, nested=False) or []
 
     def _exists(self, folder: str) -> bool:
         """Return whether the checkpoint has this folder; `state` is made before batch 0 runs."""
@@ -239,13 +237,29 @@ class Checkpoint:
         local = self._local(name)
         if local is not None:
             return local.is_dir()
+        return self._found(name, nested=True) is not None
+
+    def _found(self, name: str, *, nested: bool) -> list[str] | None:
+        """Return the names of the files that Spark finds in a folder, None if there is no folder.
+
+        With `nested` it is only asked whether there is one, and the list stays empty. Spark may be
+        renaming a file there meanwhile; where a file system looks at each file (Hadoop's of local
+        disks), one that has gone fails the whole listing, so it is tried again.
+        """
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - local ones need no Spark
 
-        session = self._reading_session(name)
-        try:
-            session.read.format("binaryFile").option("recursiveFileLookup", "true").load(name)
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
+        reader = self._reading_session(name).read.format("binaryFile")
+        reader = reader.option("recursiveFileLookup", str(nested).lower())
+        for left in reversed(range(LISTINGS)):
+            try:
+                files = reader.load(name).select("path")
+                rows = (files.limit(0) if nested else files).collect()  # Connect looks only now
+                return [str(row.path).rpartition("/")[2] for row in rows]
+            except AnalysisException as error:
+                if error.getCondition() == "PATH_NOT_FOUND":
+                    return None
                 raise
-            return False
-        return True
+            except Exception as error:  # Spark's, Connect's and Py4J's have no other base
+                if not left:
+                    raise PlanError(f"{name}: can't be listed: {error}") from error
+        raise AssertionError
