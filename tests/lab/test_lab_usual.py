@@ -179,7 +179,7 @@ def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: l
     scene = Scene()
     run = cast("Any", scene)
     run._observer = SimpleNamespace()
-    run._record_fault = lambda *_: None
+    run.record_fault = lambda *_: None
     run.cluster = SimpleNamespace(
         start_node=lambda *_, **__: None, wait_serving=wait_serving, state=lambda _node: state
     )

@@ -202,9 +202,10 @@ class ReplicaRecord(PartitionEvent, kw_only=True, frozen=True, tag="replica_reco
 
 
 class Fault(Event, kw_only=True, frozen=True, tag="fault"):
-    """Done to a node: KILL, TERM, STOP, CONT, start, DISK; or done by it: exit after TERM.
+    """Done to a node: KILL, TERM, STOP, CONT, start, DISK, CUT, HEAL; or by it: exit after TERM.
 
     DISK: a part of what its disks held is gone, as `detail` says. It was dead then.
+    CUT: it can't reach others any more, as `detail` says, until HEAL.
     """
 
     action: str

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from holdfast.judge.groups.verdict import GroupAnomaly, GroupJudgement
-from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
+from holdfast.judge.history import Acknowledged, Delivered, Event, Fault, Refused, Send, Unknown
 from holdfast.judge.timeline import HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
 
 FAULTS_MAX = 12  # in the table
+LAST_READ = "final"  # the process that reads all of the run's topic at the end
 
 
 def lost_check(expected: int, judgement: Judgement) -> Check:
@@ -57,6 +58,47 @@ def group_checks(expected: Mapping[str, tuple[int, int]], groups: GroupJudgement
             )
         )
     return checks
+
+
+class Missing:
+    """Which acknowledged events the last read did not meet. Fed with a whole history.
+
+    It knows no rule by which something may be gone, so it is for runs in which nothing may expire.
+    """
+
+    def __init__(self) -> None:
+        self._acknowledged: dict[str, tuple[int, int]] = {}  # id -> partition, offset
+        self._read: set[str] = set()
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, Acknowledged) and event.offset is not None:
+            self._acknowledged[event.id] = event.partition, event.offset
+        elif isinstance(event, Delivered) and event.id and event.process == LAST_READ:
+            self._read.add(event.id)
+
+    def check(self, expected: Iterable[tuple[int, int, str]]) -> Check:
+        """Hold what is missing against these (partition, offset, id), each of them."""
+        wanted = set(expected)
+        seen = {
+            (*place, name) for name, place in self._acknowledged.items() if name not in self._read
+        }
+        return Check(
+            name="acknowledged events lost, offset by offset",
+            expected=_places(wanted),
+            seen="the same" if seen == wanted else _places(seen),
+            kept=seen == wanted,
+        )
+
+
+def _places(named: Iterable[tuple[int, int, str]]) -> str:
+    """Return events by partition and offset, neighbours as ranges."""
+    ranges: list[list[int]] = []
+    for partition, offset, _ in sorted(named):
+        if ranges and ranges[-1][0] == partition and ranges[-1][2] + 1 == offset:
+            ranges[-1][2] = offset
+        else:
+            ranges.append([partition, offset, offset])
+    return ", ".join(f"P{p}: {a}" if a == b else f"P{p}: {a} to {b}" for p, a, b in ranges) or "none"
 
 
 class Errors:

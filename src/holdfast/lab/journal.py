@@ -53,6 +53,7 @@ class Recorded:
     lost_expected: int | None = None
     expired_expected: Mapping[str, int] | None = None
     groups_expected: Mapping[str, tuple[int, int]] | None = None
+    lost_named: tuple[tuple[int, int, str], ...] | None = None  # by partition, offset and id
     broke_off: str | None = None
 
 
@@ -106,6 +107,7 @@ class Journal:
         lost_expected: int | None = None,
         expired_expected: Mapping[str, int] | None = None,
         groups_expected: Mapping[str, tuple[int, int]] | None = None,
+        lost_named: Iterable[tuple[int, int, str]] | None = None,
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
         files = [manifest, *history_files(self._directory / HISTORY)]
@@ -117,6 +119,7 @@ class Journal:
                     "lost_expected": lost_expected,
                     "expired_expected": expired_expected,
                     "groups_expected": groups_expected,
+                    "lost_named": None if lost_named is None else [*lost_named],
                     "tables": [asdict(table) for table in tables],
                     "sealed": {path.name: _digest(path) for path in files},
                 }
@@ -166,6 +169,9 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
             expired_expected=msgspec.convert(end.get("expired_expected"), dict[str, int] | None),
             groups_expected=msgspec.convert(
                 end.get("groups_expected"), dict[str, tuple[int, int]] | None
+            ),
+            lost_named=msgspec.convert(
+                end.get("lost_named"), tuple[tuple[int, int, str], ...] | None
             ),
             broke_off=msgspec.convert(end["broke_off"], str | None),
         )

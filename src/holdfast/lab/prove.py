@@ -20,6 +20,7 @@ from holdfast.lab.aftermath import (
     Recoveries,
     expired_check,
     group_checks,
+    Missing,
     lost_check,
 )
 from holdfast.lab.evidence import evidence_of, history_files
@@ -144,6 +145,7 @@ def _run_part(
         run.lost_expected,
         run.expired_expected,
         run.groups_expected,
+        run.lost_named,
     )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
@@ -158,17 +160,21 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
     recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
+    missing = Missing() if recorded.lost_named is not None else None
     parameters = part.parameters(base)
     evidence = evidence_of(
         history_files(directory / HISTORY),
         recoveries.feed,
         standstills.feed,
         errors.feed,
+        *(() if missing is None else (missing.feed,)),
         with_groups=parameters.group_promise is not None,
     )
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
+    if missing is not None and recorded.lost_named is not None and recorded.broke_off is None:
+        checks.append(missing.check(recorded.lost_named))
     if recorded.expired_expected is not None and recorded.broke_off is None:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
     if recorded.groups_expected is not None and recorded.broke_off is None:

@@ -18,6 +18,7 @@ from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.layout import PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DISK, DOWN_ACTIONS
@@ -39,6 +40,7 @@ T = TypeVar("T")
 WorkerT = TypeVar("WorkerT", bound=Worker)
 
 WORKLOAD = "holdfast.clients.workload"
+RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
@@ -67,6 +69,8 @@ class Run:
         self.foretold: str | None = None  # checks with these words in their names must fail
         # What the verdict is held against: exactly so many events; None: the promise decides.
         self.lost_expected: int | None = None
+        # Those by partition, offset and id, where the steps know each one.
+        self.lost_named: Sequence[tuple[int, int, str]] | None = None
         self.expired_expected: Mapping[str, int] | None = None  # by what allows it
         # Of groups: counts and anomalies by name, from least to most.
         self.groups_expected: Mapping[str, tuple[int, int]] | None = None
@@ -158,9 +162,10 @@ class Run:
 
     def damage(self, node: int, detail: str) -> None:
         """Record what was done to a dead node's disks; `lab.steps.dead_disks` does it."""
-        self._record_fault(DISK, node, detail)
+        self.record_fault(DISK, node, detail)
 
-    def _record_fault(self, action: str, node: int, detail: str = "") -> None:
+    def record_fault(self, action: str, node: int, detail: str = "") -> None:
+        """Write a fault into the history; whoever does it calls this first."""
         event = self.record(Fault, action=action, node=node, detail=detail)
         self.say(describe(event))
 
@@ -273,11 +278,12 @@ class Run:
         name: str = "producer",
         *,
         module: str = f"{WORKLOAD}.verifiable_producer",
+        place: str | None = None,
         **flags: object,
     ) -> Worker:
         """Start a verifiable producer with the run's settings; `flags` change or add to them.
 
-        Another `module` is one that sends records of its own.
+        Another `module` is one that sends records of its own. `place`: see `start_client`.
         """
         parameters = self.parameters
         values: dict[str, object] = {
@@ -287,17 +293,18 @@ class Run:
         }
         if not parameters.idempotent:
             values |= {"no_idempotence": True, "retries": 0}
-        return self.start_client(name, module, values | flags, Worker)
+        return self.start_client(name, module, values | flags, Worker, place)
 
-    def start_raw(self, name: str = "raw", **flags: object) -> Worker:
+    def start_raw(self, name: str = "raw", *, place: str | None = None, **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""
         values = {"acks": self.parameters.acks, "rate": 50, **flags}
-        return self.start_client(name, f"{WORKLOAD}.raw_producer", values, Worker)
+        return self.start_client(name, f"{WORKLOAD}.raw_producer", values, Worker, place)
 
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
         reader = self.start_reader(**flags)
-        self.start_reader("raw-reader", module=f"{WORKLOAD}.raw_consumer")
+        place = flags.get("place")
+        self.start_reader("raw-reader", module=RAW_READER, place=place)
         return reader
 
     def start_reader(
@@ -305,12 +312,13 @@ class Run:
         name: str = "consumer",
         *,
         module: str = f"{WORKLOAD}.verifiable_consumer",
+        place: str | None = None,
         **flags: object,
     ) -> Worker:
         """Start a reader. That a broker stamps records by itself is believed only if it must."""
         if self.allowed.has_create_time(str(flags.get("topic", self.topic))):
             flags["create_time"] = True
-        return self.start_client(name, module, flags, Worker)
+        return self.start_client(name, module, flags, Worker, place)
 
     def raw_client(
         self,
@@ -354,11 +362,20 @@ class Run:
         return acknowledged
 
     def start_client(
-        self, name: str, module: str, flags: Mapping[str, object], make: type[WorkerT]
+        self,
+        name: str,
+        module: str,
+        flags: Mapping[str, object],
+        make: type[WorkerT],
+        place: str | None = None,
     ) -> WorkerT:
-        """Start a client of the run's topic; `flags` change or add to what each one is told."""
+        """Start a client of the run's topic; `flags` change or add to what each one is told.
+
+        `place`: where in the run's network it stands; None: outside, where doors lead in.
+        """
+        words, environment, servers = self._way_in(place)
         told = {
-            "bootstrap_server": self.cluster.bootstrap_servers,
+            "bootstrap_server": servers,
             "topic": self.topic,
             "partitions": self.parameters.partitions,
             **flags,
@@ -368,9 +385,17 @@ class Run:
             flag = f"--{key.replace('_', '-')}"
             for each in value if isinstance(value, list) else [value]:
                 arguments += [flag] if each is True else [flag, str(each)]
-        worker = make(name, module, arguments, self.history, self.guard.environment)
+        environment = {**self.guard.environment, **environment}
+        worker = make(name, module, arguments, self.history, environment, words)
         self.watch(worker)
         return worker
+
+    def _way_in(self, place: str | None) -> tuple[list[str], dict[str, str], str]:
+        """Return what is put before a command, its environment, and the servers it is told."""
+        if place is None:
+            return [], {}, self.cluster.bootstrap_servers
+        words, _ = self.cluster.network().enter(place)
+        return words, {PLACE_VARIABLE: place}, self.cluster.record.inside_servers
 
     def end_with_clients(self, end: Callable[[], object]) -> None:
         """Call this when the run's clients end."""
@@ -397,14 +422,14 @@ class Run:
         self.sync_view()
         at_ms = time.monotonic() * 1000
         for node in nodes:
-            self._record_fault(action, node)
+            self.record_fault(action, node)
             self.cluster.kill(node, action, wait=False)
         if action not in DOWN_ACTIONS | {"TERM"}:
             return at_ms
         for node in nodes:
             self.cluster.wait_signalled(node, action, timeout_s=LEAVE_S)
             if action == "TERM":
-                self._record_fault("exit", node)
+                self.record_fault("exit", node)
                 self.after_exit[node] = self.observer.look()
         return at_ms
 
@@ -420,7 +445,7 @@ class Run:
         One that ends while it starts is no mishap of the run: the cluster is broken.
         """
         for node in nodes:
-            self._record_fault("start", node)
+            self.record_fault("start", node)
             self.cluster.start_node(node, wait=False)
         for node in nodes:
             try:

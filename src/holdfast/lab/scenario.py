@@ -135,6 +135,7 @@ SCENARIOS: Mapping[str, str] = {
     "clients-cut-off": "clients_cut_off",
     "rebalance-price": "rebalance_price",
     "coordinator-lost": "coordinator_lost",
+    "split-brain": "networks.split_brain",
     "pipeline-driver-killed": "pipelines.driver_killed",
     "pipeline-executor-killed": "pipelines.executor_killed",
     "pipeline-broker-killed": "pipelines.broker_killed",

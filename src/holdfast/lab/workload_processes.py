@@ -110,10 +110,12 @@ class Process:
         arguments: Sequence[str],
         said: Path,
         environment: Mapping[str, str],
+        way_in: Sequence[str] = (),
     ) -> None:
         """Start `python -m module`. What it says goes to `said`, errors to the same name's .log.
 
-        `environment` is laid over our own.
+        `environment` is laid over our own. `way_in`: words before the command, by which it comes
+        to stand in a place of a network.
         """
         self.name = name
         self.log = said.with_suffix(".log")
@@ -121,7 +123,7 @@ class Process:
         said.write_bytes(b"")
         with said.open("ab") as output, self.log.open("ab") as errors:  # perhaps one file
             self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                [sys.executable, "-P", "-m", module, *arguments],
+                [*way_in, sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=errors,
@@ -203,9 +205,10 @@ class Worker(Process):
         arguments: Sequence[str],
         directory: Path,
         environment: Mapping[str, str],
+        way_in: Sequence[str] = (),
     ) -> None:
         """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
         self.history = directory / f"{name}.jsonl"
         self.tail = self.TAIL(self.history)
         told = ["--history", str(self.history), "--process", name, *arguments]
-        super().__init__(name, module, told, directory / f"{name}.log", environment)
+        super().__init__(name, module, told, directory / f"{name}.log", environment, way_in)

@@ -75,8 +75,12 @@ class Plan:
     def members(self, name: str) -> tuple[Place, ...]:
         """Return the places that a place's, a zone's or a group's name stands for.
 
-        UsageError for any other name, and for the observer, through which the lab sees.
+        Several names are joined by commas. UsageError for any other name, and for the observer,
+        through which the lab sees.
         """
+        if "," in name:
+            named = {place for each in name.split(",") for place in self.members(each)}
+            return tuple(place for place in self.places if place in named)
         if name == OBSERVER:
             raise UsageError(
                 f"{OBSERVER} is the way by which the cluster is watched: nothing is done to it."

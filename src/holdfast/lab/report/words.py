@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.judge.groups.history import ConsumerFault
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
-from holdfast.judge.timeline import DISK, Timeline
+from holdfast.judge.timeline import CUT, DISK, HEAL, Timeline
 
 ACTION_WORDS = {
     "KILL": "SIGKILL",
@@ -16,6 +16,8 @@ ACTION_WORDS = {
     "start": "start",
     "exit": "exit",
     DISK: "data loss",
+    CUT: "network cut",
+    HEAL: "network healed",
 }
 # Done to a process of consumers; signals are called as those of nodes are.
 CONSUMER_WORDS = {
@@ -29,7 +31,7 @@ def describe(event: Event, previous: Event | None = None) -> str:
     """A fault, a change or a note, as a person would say it."""
     if isinstance(event, Fault):
         words = ACTION_WORDS.get(event.action, event.action)
-        if event.action in {"exit", DISK}:
+        if event.action in {"exit", DISK, CUT, HEAL}:
             words = "clean exit of" if event.action == "exit" else f"{words} of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
     if isinstance(event, ConsumerFault):

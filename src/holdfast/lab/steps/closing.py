@@ -18,6 +18,7 @@ from holdfast.clients.replica_files import (
 from holdfast.clients.workload.payload import digest_of, id_of
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Replica, ReplicaBatch, ReplicaRecord
+from holdfast.lab.aftermath import LAST_READ
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps.wants import lists_text, names
@@ -111,7 +112,7 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     run.note("reading everything back" if own else f"reading {topic} back")
     bound_s = FINAL_READ_S + sum(ends.values()) / READ_RATE
     worker = run.start_reader(
-        "final" if own else f"final-{topic}",
+        LAST_READ if own else f"{LAST_READ}-{topic}",
         topic=topic,
         partitions=len(replicas_of(run, topic)),
         until_end=True,

@@ -1,0 +1,1 @@
+"""Scenarios in which a cluster's network breaks."""

@@ -1,0 +1,237 @@
+"""The leader and a client are cut from everybody else: two brokers think that they lead."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.clients.replica_files import stored_records
+from holdfast.clients.workload.payload import id_of
+from holdfast.judge.history import Acknowledged, Send
+from holdfast.lab.evidence import events_of, history_files
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.run import RAW_READER, SETTLE_S, Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.closing import end_of, replica_directory
+from holdfast.lab.steps.sides import PATIENT, READING, Sides
+from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.wants import want
+from holdfast.lab.workload_processes import Worker
+
+PARTITION = 0
+BESIDE = "beside-leader"
+ANSWER_MS = 2000  # the client beside the leader waits no longer, so that it goes on asking
+CUT_SESSIONS = 4
+AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
+STILL_LOOKS = 5
+COPY = "cut-leader"  # in the run's folder: the leader's files before healing
+
+Named = set[tuple[int, str]]  # offset and id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What was seen of one cut. Times in monotonic ms."""
+
+    leader: int
+    begin_ms: float
+    heal_ms: float
+    beside: Worker
+    copied: Named  # what the leader's log held before healing
+
+    def acknowledged(self, run: Run) -> Named:
+        """Return what the client beside the leader sent while it was cut, and was told is kept."""
+        sent: set[str] = set()
+        found: Named = set()
+        for event in events_of([run.history / f"{BESIDE}.jsonl"]):
+            if isinstance(event, Send) and self.begin_ms <= event.at_ms < self.heal_ms:
+                sent.add(event.id)
+            elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
+                found.add((event.offset, event.id))
+        return found
+
+
+def steps(run: Run) -> None:
+    """acks=all: the cut leader acknowledges nothing, and nothing acknowledged is lost."""
+    cut = split(run)
+    acknowledged = cut.acknowledged(run)
+    run.check(
+        f"sent to {cut.leader} while it was cut, with acks=all",
+        "none acknowledged",
+        f"{len(acknowledged)} acknowledged",
+        kept=not acknowledged,
+    )
+
+
+def with_acks_one(run: Run) -> None:
+    """acks=1: what the cut leader acknowledges is lost, all of it, and nothing else."""
+    cut = split(run)
+    acknowledged = cut.acknowledged(run)
+    run.check(
+        f"sent to {cut.leader} while it was cut, with acks=1",
+        "acknowledged for as long as the cut lasts",
+        f"{len(acknowledged)} acknowledged",
+        kept=bool(acknowledged),
+    )
+    expect_only_its_own_lost(run, cut)
+
+
+def split(run: Run) -> Cut:
+    """Cut the leader with a client from all others, for four sessions; heal, and see all whole."""
+    run.make_topic()
+    leader, *others = run.replicas[PARTITION]
+    sides = Sides(run)
+    near, far = sides.of(leader), sides.of(*others)
+    producer = run.start_producer(**far.flags, **PATIENT)
+    reader = run.start_readers(**far.flags, **READING)
+    beside = run.start_raw(BESIDE, timeout_ms=ANSWER_MS, **near.flags)
+    run.start_reader("reader-beside", module=RAW_READER, **near.flags)
+    for worker in (producer, beside):
+        run.must_flow(worker)
+    run.steady(producer)
+
+    sides.look_past(leader)
+    epoch = run.view.partitions[PARTITION].leader_epoch
+    begin_ms = sides.isolate(leader)
+    run.expect(
+        f"{leader} is cut off: another one leads",
+        {PARTITION: want(others[0], others)},
+        run.parameters.noticed_s,
+    )
+    expect_two_leaders(run, sides, leader, epoch)
+    run.expect_flow(producer, "the others go on", SETTLE_S)
+    expect_consumed(run, reader, "on the others' side")
+    remaining_s = CUT_SESSIONS * run.parameters.session_s - seconds_since(begin_ms)
+    run.steady(producer, max(remaining_s, run.parameters.duration_s))
+
+    # Healed, the old leader goes on until it hears of the new one: that would not be in the copy.
+    beside.signal(signal.SIGSTOP)
+    copied = copy_log(run, leader)
+    expect_two_leaders(run, sides, leader, epoch)
+    heal_ms = sides.heal()
+    sides.look_again(leader)
+    run.expect(
+        f"healed: {leader} follows, and is in sync",
+        {PARTITION: want(others[0], (leader, *others))},
+        AGAIN_S,
+    )
+    whole_s = seconds_since(heal_ms)
+    beside.signal(signal.SIGCONT)
+    run.expect_flow(beside, f"the client beside {leader} goes on", AGAIN_S)
+    run.expect_flow(producer, "the others go on, healed", SETTLE_S)
+    cut = Cut(leader=leader, begin_ms=begin_ms, heal_ms=heal_ms, beside=beside, copied=copied)
+    run.tables.append(
+        Table(
+            title="How long it took",
+            header=["", "s"],
+            rows=[
+                ["the cut", f"{(heal_ms - begin_ms) / 1000:.1f}"],
+                [f"from healing until {leader} is in sync", f"{whole_s:.1f}"],
+            ],
+            note="TCP backs off while a link is cut, and goes on when its timer says so.",
+        )
+    )
+    return cut
+
+
+def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int) -> None:
+    """Check that the cut leader still says that it leads, and the others follow a later one."""
+    own, theirs = sides.believes(leader, PARTITION), run.view.partitions[PARTITION]
+    run.check(
+        "who leads, as each side says",
+        f"{leader} for itself, in epoch {epoch}; for the others another one, in a later epoch",
+        f"{own.leader} for {leader}, in epoch {own.leader_epoch}; for the others {theirs.leader}, "
+        f"in epoch {theirs.leader_epoch}",
+        kept=(own.leader, own.leader_epoch) == (leader, epoch)
+        and theirs.leader != leader
+        and theirs.leader_epoch > epoch,
+    )
+
+
+def copy_log(run: Run, node: int) -> Named:
+    """Keep a copy of a node's log once nothing is added to it; return what it holds. LabError."""
+    ends: list[int] = []
+
+    def still() -> bool:
+        ends.append(end_of(run, node, PARTITION))
+        return len(ends) >= STILL_LOOKS and len(set(ends[-STILL_LOOKS:])) == 1
+
+    run.wait(f"nothing to be added to the log of {node}", still, SETTLE_S)
+    copy = run.history.parent / COPY
+    shutil.copytree(replica_directory(run, node, PARTITION), copy)
+    run.note(f"the log of {node} ends at {ends[-1]}; it is kept as {copy.name}")
+    return named(copy)
+
+
+def named(directory: Path) -> Named:
+    """Return each event of one replica's files. DamagedFileError, OSError."""
+    found = ((record.offset, id_of(record.value)) for record in stored_records(directory))
+    return {(offset, name) for offset, name in found if name is not None}
+
+
+def expect_only_its_own_lost(run: Run, cut: Cut) -> None:
+    """Foretell the loss, offset by offset: what was acknowledged, and only the cut leader held."""
+    winner = run.view.partitions[PARTITION].leader
+    kept = {name for _, name in named(replica_directory(run, winner, PARTITION))}
+    alone = {(offset, name) for offset, name in cut.copied if name not in kept}
+    run.stop_workers()  # their histories are whole then
+    acknowledged = {
+        (event.offset, event.id)
+        for event in events_of(history_files(run.history))
+        if isinstance(event, Acknowledged) and event.offset is not None
+    }
+    while_cut = cut.acknowledged(run)
+    run.check(
+        f"what {cut.leader} acknowledged while it was cut",
+        "in no log but its own",
+        f"{len(while_cut & alone)} of {len(while_cut)} in its own alone",
+        kept=while_cut <= alone,
+    )
+    lost = sorted(alone & acknowledged)
+    run.lost_named = [(PARTITION, offset, name) for offset, name in lost]
+    run.lost_expected = len(lost)
+
+
+def seconds_since(at_ms: float) -> float:
+    return time.monotonic() - at_ms / 1000
+
+
+SCENARIO = Scenario(
+    name="split-brain",
+    summary="The leader and a client are cut from all others: two brokers think that they lead.",
+    text=(
+        "Packets between one side, which has the leader and a client, and the other, which has the "
+        "other brokers, all controllers and other clients, vanish. After the session another "
+        "replica leads in a higher epoch; the old leader hears nothing of it, and goes on for its "
+        "client. With acks=all it can acknowledge nothing, for its followers have left it, "
+        "whatever min.insync.replicas is. Healed, it follows, and truncates what only it has. The "
+        "control does the same with acks=1: what the cut leader acknowledges is lost, offset by "
+        "offset what its log alone held."
+    ),
+    defaults=Parameters(
+        partitions=1,
+        network=True,
+        racks=("a", "b", "c"),
+        # It would like to drop its followers, and finds no controller.
+        config={"replica.lag.time.max.ms": "4000"},
+    ),
+    parts=(
+        Part(name="main", title="acks=all, min ISR 2", steps=steps),
+        Part(
+            name="min-isr-1",
+            title="acks=all, min ISR 1: the leader alone would be enough",
+            steps=steps,
+            change={"min_isr": 1},
+        ),
+        Control(
+            title="Control: the same with acks=1",
+            steps=with_acks_one,
+            change={"acks": "1", "retries": 0},
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
+)

@@ -1,0 +1,143 @@
+"""What scenarios do to the links of a run's network, and how clients come to stand on each side.
+
+Owns cutting and healing, with the entries in the history, and the questions that one side alone is
+asked. Where relays stand in for the network, clients can't be told apart: then nodes are cut from
+each other alone, and who stands beside one is told that one's address.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.cluster import plan
+from holdfast.cluster.layout import ClusterError, ClusterRecord
+from holdfast.cluster.network.addresses import Kind, Plan
+from holdfast.cluster.networked import plan_of
+from holdfast.cluster.probe import PartitionState, ask
+from holdfast.judge.timeline import CUT, HEAL
+from holdfast.lab.parameters import LabError
+from holdfast.lab.run import Run
+
+ASK_S = 2.0
+# A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
+# bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
+# sends the others once more, whatever idempotence promises (docs/design/networks.md).
+PATIENT = {
+    "delivery_timeout_ms": 120_000,
+    "config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"],
+}
+READING = {"config": ["socket.timeout.ms=5000"]}
+
+
+class Side(NamedTuple):
+    """Where a client stands, None for outside, and whom it asks first."""
+
+    place: str | None
+    servers: str
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What a client of the run is started with."""
+        return {"place": self.place, "bootstrap_server": self.servers}
+
+
+class Sides:
+    """A run's network: what is cut in it, and who is where."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._cut: list[int] = []
+        self.record: ClusterRecord = run.cluster.record
+        self.plan: Plan = plan_of(self.record)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether clients stand in the network as well, so that they can be cut off."""
+        return self.record.network == plan.NAMESPACES
+
+    def of(self, *nodes: int) -> Side:
+        """Return where clients of these brokers stand, beside the first of them."""
+        found = [self.record.node(node) for node in nodes]
+        if not self.has_places:
+            return Side(None, ",".join(each.outside_address for each in found))
+        return Side(self._clients(nodes[0]), ",".join(each.address for each in found))
+
+    def _clients(self, node: int) -> str:
+        """Return the place of the clients in a node's zone."""
+        zone = self.plan.place(str(node)).zone
+        return next(p.name for p in self.plan.places if p.kind is Kind.CLIENT and p.zone == zone)
+
+    def nodes_of(self, zone: str) -> list[int]:
+        """Return the nodes of a zone, brokers first."""
+        return [int(p.name) for p in self.plan.members(zone) if p.name.isdecimal()]
+
+    def isolate(self, *nodes: int, clients: bool = True) -> float:
+        """Cut nodes, and the clients beside the first of them, from all others but the observer.
+
+        Return from when on that holds, in monotonic ms.
+        """
+        names = [str(node) for node in nodes]
+        if not self.has_places:
+            others = [str(node.id) for node in self.record.nodes if node.id not in nodes]
+            return self.cut(",".join(names), ",".join(others), nodes, "from all other nodes")
+        beside = [self._clients(nodes[0])] if clients else []
+        self._begin(nodes, f"with {beside[0]}, from all others" if beside else "from all others")
+        self._run.cluster.links().isolate(",".join([*names, *beside]))
+        return time.monotonic() * 1000
+
+    def isolate_zone(self, zone: str) -> float:
+        """Cut a zone's nodes and clients from all others; return from when on, in monotonic ms."""
+        return self.isolate(*self.nodes_of(zone))
+
+    def cut(
+        self, a: str, b: str, nodes: Sequence[int], detail: str, *, one_way: bool = False
+    ) -> float:
+        """Cut the links between A and B. `nodes` are those that the history says it was done to.
+
+        Return from when on that holds, in monotonic ms.
+        """
+        self._begin(nodes, detail)
+        self._run.cluster.links().cut(a, b, one_way=one_way)
+        return time.monotonic() * 1000
+
+    def _begin(self, nodes: Sequence[int], detail: str) -> None:
+        self._cut += nodes
+        for node in nodes:
+            self._run.record_fault(CUT, node, detail)
+
+    def heal(self) -> float:
+        """Make all links whole; return the moment before, in monotonic ms."""
+        at_ms = time.monotonic() * 1000
+        for node in dict.fromkeys(self._cut):
+            self._run.record_fault(HEAL, node)
+        self._cut.clear()
+        self._run.cluster.links().heal()
+        return at_ms
+
+    def look_past(self, *brokers: int) -> None:
+        """Let the observer ask others than these: what they know gets old."""
+        for broker in brokers:
+            self._run.observer.avoid(broker)
+        self._run.sync_view()
+
+    def look_again(self, *brokers: int) -> None:
+        """Let the observer ask these again."""
+        for broker in brokers:
+            self._run.observer.allow(broker)
+
+    def believes(self, broker: int, partition: int) -> PartitionState:
+        """Return what this one broker says of a partition, over a way that is never cut.
+
+        LabError: it does not answer.
+        """
+        address = self._run.cluster.node(broker).watch_address
+        try:
+            answer = ask(address, [self._run.topic], timeout_s=ASK_S)
+        except ClusterError as error:
+            raise LabError(str(error)) from error
+        state = None if answer is None else answer.topics[self._run.topic].get(partition)
+        if state is None:
+            raise LabError(f"node {broker} does not say who leads {self._run.topic}-{partition}")
+        return state
