@@ -7,6 +7,7 @@ twice, wait and try again, or reorder: who drives decides that, and sees every e
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -179,6 +180,16 @@ class Peer:
             self.is_open = False
             self._socket.close()
 
+    def _abort(self) -> None:
+        """Close the connection, and let the system forget what it could not deliver.
+
+        Where packets vanish it would try for minutes, and a request that was given up could be
+        done behind later ones.
+        """
+        if self.is_open:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
     def _write(self) -> None:
         output = self._session.take_output()
         try:
@@ -194,7 +205,7 @@ class Peer:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             data = self._socket.recv(_RECEIVE_BYTES)
         except TimeoutError as error:
-            self.close()
+            self._abort()
             raise AnswerTimeoutError(self._say("no answer in time")) from error
         except OSError as error:
             self.close()

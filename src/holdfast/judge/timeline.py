@@ -19,7 +19,10 @@ from holdfast.judge.history import (
 )
 
 DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
-CUT, HEAL = "CUT", "HEAL"  # a node is cut from others, as the detail says; its links are whole again
+CUT, HEAL = (
+    "CUT",
+    "HEAL",
+)  # a node is cut from others, as the detail says; its links are whole again
 HURTS = (DOWN_ACTIONS | {"TERM", CUT}) - {"exit"}  # done to a node; an exit is what TERM leads to
 UP_ACTIONS = frozenset({"start", "CONT", HEAL})
 DISK = "DISK"  # neither: a node that is dead loses a part of what it held

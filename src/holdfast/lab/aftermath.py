@@ -98,7 +98,9 @@ def _places(named: Iterable[tuple[int, int, str]]) -> str:
             ranges[-1][2] = offset
         else:
             ranges.append([partition, offset, offset])
-    return ", ".join(f"P{p}: {a}" if a == b else f"P{p}: {a} to {b}" for p, a, b in ranges) or "none"
+    return (
+        ", ".join(f"P{p}: {a}" if a == b else f"P{p}: {a} to {b}" for p, a, b in ranges) or "none"
+    )
 
 
 class Errors:

@@ -55,7 +55,7 @@ class PartResult:
             return not self.broken and self._breaks_group(self.part.breaks_group)
         if self.part.breaks_with is None:
             return not self.anything_broken
-        weaker = self.parameters.promise.forbids - {self.part.breaks_with}
+        weaker = self.parameters.promise.forbids - {self.part.breaks_with} - self.part.counted
         if self.part.breaks_with is Anomaly.LOST:
             weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
         is_weaker_kept = not self.evidence.judgement.broken(weaker) and not self.broken_groups

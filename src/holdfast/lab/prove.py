@@ -17,10 +17,10 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
 from holdfast.lab.aftermath import (
     Errors,
+    Missing,
     Recoveries,
     expired_check,
     group_checks,
-    Missing,
     lost_check,
 )
 from holdfast.lab.evidence import evidence_of, history_files

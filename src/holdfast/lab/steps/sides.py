@@ -8,7 +8,8 @@ each other alone, and who stands beside one is told that one's address.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.cluster import plan
@@ -16,7 +17,10 @@ from holdfast.cluster.layout import ClusterError, ClusterRecord
 from holdfast.cluster.network.addresses import Kind, Plan
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
+from holdfast.judge.history import Acknowledged, Send
 from holdfast.judge.timeline import CUT, HEAL
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 
@@ -24,11 +28,41 @@ ASK_S = 2.0
 # A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
 # bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
 # sends the others once more, whatever idempotence promises (docs/design/networks.md).
-PATIENT = {
+PATIENT: Mapping[str, Any] = {
     "delivery_timeout_ms": 120_000,
     "config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"],
 }
-READING = {"config": ["socket.timeout.ms=5000"]}
+ANSWER_MS = 2000  # a client without patience waits no longer, so that it goes on asking
+AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
+READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}
+
+
+# What a control with acks=1 only counts: its producer is not idempotent.
+LATE = frozenset({Anomaly.REORDERED})
+LATE_BECAUSE = (
+    "a client that gave up a connection has what it sent there delivered once the network heals, "
+    "behind what it sent later; without idempotence nobody puts that in order."
+)
+
+
+class Event(NamedTuple):
+    """One event where it stands, or stood."""
+
+    partition: int
+    offset: int
+    id: str
+
+
+def acknowledged_of(history: Path, begin_ms: float, end_ms: float) -> set[Event]:
+    """Return what a client sent in [begin_ms, end_ms) and was told is kept, whenever it was."""
+    sent: set[str] = set()
+    found: set[Event] = set()
+    for event in events_of([history]):
+        if isinstance(event, Send) and begin_ms <= event.at_ms < end_ms:
+            sent.add(event.id)
+        elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
+            found.add(Event(event.partition, event.offset, event.id))
+    return found
 
 
 class Side(NamedTuple):

@@ -10,27 +10,33 @@ from pathlib import Path
 
 from holdfast.clients.replica_files import stored_records
 from holdfast.clients.workload.payload import id_of
-from holdfast.judge.history import Acknowledged, Send
+from holdfast.judge.history import Acknowledged
 from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import RAW_READER, SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import end_of, replica_directory
-from holdfast.lab.steps.sides import PATIENT, READING, Sides
+from holdfast.lab.steps.sides import (
+    AGAIN_S,
+    ANSWER_MS,
+    LATE,
+    LATE_BECAUSE,
+    PATIENT,
+    READING,
+    Event,
+    Sides,
+    acknowledged_of,
+)
 from holdfast.lab.steps.usual import expect_consumed
 from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
 PARTITION = 0
 BESIDE = "beside-leader"
-ANSWER_MS = 2000  # the client beside the leader waits no longer, so that it goes on asking
 CUT_SESSIONS = 4
-AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
 STILL_LOOKS = 5
 COPY = "cut-leader"  # in the run's folder: the leader's files before healing
-
-Named = set[tuple[int, str]]  # offset and id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +47,17 @@ class Cut:
     begin_ms: float
     heal_ms: float
     beside: Worker
-    copied: Named  # what the leader's log held before healing
+    copied: set[Event]  # what the leader's log held before healing
 
-    def acknowledged(self, run: Run) -> Named:
+    def acknowledged(self) -> set[Event]:
         """Return what the client beside the leader sent while it was cut, and was told is kept."""
-        sent: set[str] = set()
-        found: Named = set()
-        for event in events_of([run.history / f"{BESIDE}.jsonl"]):
-            if isinstance(event, Send) and self.begin_ms <= event.at_ms < self.heal_ms:
-                sent.add(event.id)
-            elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
-                found.add((event.offset, event.id))
-        return found
+        return acknowledged_of(self.beside.history, self.begin_ms, self.heal_ms)
 
 
 def steps(run: Run) -> None:
     """acks=all: the cut leader acknowledges nothing, and nothing acknowledged is lost."""
     cut = split(run)
-    acknowledged = cut.acknowledged(run)
+    acknowledged = cut.acknowledged()
     run.check(
         f"sent to {cut.leader} while it was cut, with acks=all",
         "none acknowledged",
@@ -70,7 +69,7 @@ def steps(run: Run) -> None:
 def with_acks_one(run: Run) -> None:
     """acks=1: what the cut leader acknowledges is lost, all of it, and nothing else."""
     cut = split(run)
-    acknowledged = cut.acknowledged(run)
+    acknowledged = cut.acknowledged()
     run.check(
         f"sent to {cut.leader} while it was cut, with acks=1",
         "acknowledged for as long as the cut lasts",
@@ -152,7 +151,7 @@ def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int) -> None:
     )
 
 
-def copy_log(run: Run, node: int) -> Named:
+def copy_log(run: Run, node: int) -> set[Event]:
     """Keep a copy of a node's log once nothing is added to it; return what it holds. LabError."""
     ends: list[int] = []
 
@@ -167,33 +166,32 @@ def copy_log(run: Run, node: int) -> Named:
     return named(copy)
 
 
-def named(directory: Path) -> Named:
+def named(directory: Path) -> set[Event]:
     """Return each event of one replica's files. DamagedFileError, OSError."""
     found = ((record.offset, id_of(record.value)) for record in stored_records(directory))
-    return {(offset, name) for offset, name in found if name is not None}
+    return {Event(PARTITION, offset, name) for offset, name in found if name is not None}
 
 
 def expect_only_its_own_lost(run: Run, cut: Cut) -> None:
     """Foretell the loss, offset by offset: what was acknowledged, and only the cut leader held."""
     winner = run.view.partitions[PARTITION].leader
-    kept = {name for _, name in named(replica_directory(run, winner, PARTITION))}
-    alone = {(offset, name) for offset, name in cut.copied if name not in kept}
+    kept = {event.id for event in named(replica_directory(run, winner, PARTITION))}
+    alone = {event for event in cut.copied if event.id not in kept}
     run.stop_workers()  # their histories are whole then
     acknowledged = {
-        (event.offset, event.id)
+        Event(event.partition, event.offset, event.id)
         for event in events_of(history_files(run.history))
         if isinstance(event, Acknowledged) and event.offset is not None
     }
-    while_cut = cut.acknowledged(run)
+    while_cut = cut.acknowledged()
     run.check(
         f"what {cut.leader} acknowledged while it was cut",
         "in no log but its own",
         f"{len(while_cut & alone)} of {len(while_cut)} in its own alone",
         kept=while_cut <= alone,
     )
-    lost = sorted(alone & acknowledged)
-    run.lost_named = [(PARTITION, offset, name) for offset, name in lost]
-    run.lost_expected = len(lost)
+    run.lost_named = sorted(alone & acknowledged)
+    run.lost_expected = len(run.lost_named)
 
 
 def seconds_since(at_ms: float) -> float:
@@ -231,6 +229,8 @@ SCENARIO = Scenario(
             title="Control: the same with acks=1",
             steps=with_acks_one,
             change={"acks": "1", "retries": 0},
+            counted=LATE,
+            because=LATE_BECAUSE,
         ),
     ),
     fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),

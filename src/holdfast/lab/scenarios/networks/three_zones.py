@@ -1,0 +1,150 @@
+"""Three zones, one replica in each; each zone in turn is cut from the other two."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.sides import (
+    AGAIN_S,
+    ANSWER_MS,
+    LATE,
+    LATE_BECAUSE,
+    PATIENT,
+    READING,
+    Sides,
+    acknowledged_of,
+)
+from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.wants import whole
+from holdfast.lab.workload_processes import Worker
+
+ZONES = ("a", "b", "c")
+
+
+class Zones:
+    """A run's zones: in each a broker, a controller, and a client without patience."""
+
+    def __init__(self, run: Run) -> None:
+        run.make_topic()
+        self._run = run
+        self._sides = Sides(run)
+        brokers = set(run.cluster.broker_ids)
+        self._broker = {
+            zone: next(node for node in self._sides.nodes_of(zone) if node in brokers)
+            for zone in ZONES
+        }
+        everywhere = self._sides.of(*run.cluster.broker_ids)
+        self.producer = run.start_producer(**everywhere.flags, **PATIENT)
+        self.reader = run.start_readers(**everywhere.flags, **READING)
+        self._clients = {
+            zone: run.start_raw(f"raw-{zone}", timeout_ms=ANSWER_MS, **self._sides.of(broker).flags)
+            for zone, broker in self._broker.items()
+        }
+        for worker in (self.producer, *self._clients.values()):
+            run.must_flow(worker)
+        self._rows: list[list[str]] = []
+
+    def cut(self, zone: str, *, winners: bool) -> None:
+        """Cut a zone off, see what each side acknowledges, and heal it.
+
+        `winners`: whether the other two are enough to go on.
+        """
+        run, broker = self._run, self._broker[zone]
+        others = [self._clients[other] for other in ZONES if other != zone]
+        self._sides.look_past(broker)
+        begin_ms = self._sides.isolate_zone(zone)
+        left = {p: [n for n in nodes if n != broker] for p, nodes in run.replicas.items()}
+        run.expect(f"zone {zone} is cut off", whole(left), run.parameters.noticed_s)
+        if winners:
+            for client in others:
+                run.expect_flow(client, f"{client.name} goes on without zone {zone}", SETTLE_S)
+        took_s = time.monotonic() - begin_ms / 1000
+        run.steady(others[0])
+        heal_ms = self._sides.heal()
+        self._sides.look_again(broker)
+        run.expect(f"zone {zone} is back", whole(run.replicas), AGAIN_S)
+        back_s = time.monotonic() - heal_ms / 1000
+        for client in self._clients.values():
+            run.expect_flow(client, f"{client.name} goes on, with zone {zone}", AGAIN_S)
+        silent = [self._clients[zone], *([] if winners else others)]
+        for client in silent:
+            self._expect_silent(client, zone, begin_ms, heal_ms)
+        self._rows.append([zone, f"{took_s:.1f}" if winners else "never", f"{back_s:.1f}"])
+
+    def _expect_silent(self, client: Worker, zone: str, begin_ms: float, heal_ms: float) -> None:
+        """Check that nothing was acknowledged of what a client sent meanwhile."""
+        if self._run.parameters.acks != "all":
+            return
+        found = acknowledged_of(client.history, begin_ms, heal_ms)
+        self._run.check(
+            f"{client.name}, sent while zone {zone} was cut off",
+            "none acknowledged",
+            f"{len(found)} acknowledged",
+            kept=not found,
+        )
+
+    def table(self) -> Table:
+        return Table(
+            title="Each zone cut off, and healed",
+            header=["zone", "until the others acknowledge, s", "healed until in sync, s"],
+            rows=self._rows,
+            note="Measured, not asserted: they depend on the machine and on chance.",
+        )
+
+
+def steps(run: Run) -> None:
+    """Two zones of three are enough; nothing is acknowledged in the one that is cut off."""
+    cut_in_turn(run, winners=True)
+
+
+def all_needed(run: Run) -> None:
+    """Min ISR 3: nothing is acknowledged anywhere while a zone is cut off."""
+    cut_in_turn(run, winners=False)
+
+
+def cut_in_turn(run: Run, *, winners: bool) -> None:
+    zones = Zones(run)
+    run.steady(zones.producer)
+    for zone in ZONES:
+        zones.cut(zone, winners=winners)
+    run.expect_flow(zones.producer, "the patient producer, at the end", AGAIN_S)
+    expect_consumed(run, zones.reader, "at the end")
+    run.tables.append(zones.table())
+
+
+SCENARIO = Scenario(
+    name="three-zones",
+    summary="Three zones, one replica in each; each zone in turn is cut from the other two.",
+    text=(
+        "In each zone are a broker, a controller and clients. Packets between one zone and the "
+        "others vanish: the two zones have a majority of controllers and two replicas of each "
+        "partition, so within the session they acknowledge everything; in the zone that is cut "
+        "off nothing is acknowledged. Healed, nothing is lost, and all replicas are the same. "
+        "With min.insync.replicas=3 nothing is acknowledged anywhere while a zone is cut off. The "
+        "control does it with acks=1: what the lonely zone acknowledges is lost."
+    ),
+    defaults=Parameters(
+        network=True, racks=ZONES, controllers=3, config={"replica.lag.time.max.ms": "4000"}
+    ),
+    parts=(
+        Part(name="main", title="acks=all, min ISR 2", steps=steps),
+        Part(
+            name="min-isr-3",
+            title="acks=all, min ISR 3: all zones are needed",
+            steps=all_needed,
+            change={"min_isr": 3},
+        ),
+        Control(
+            title="Control: the same with acks=1",
+            steps=steps,
+            change={"acks": "1", "retries": 0},
+            counted=LATE,
+            because=LATE_BECAUSE,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "controllers", "min_isr", "replication_factor", "signal"}),
+)
