@@ -229,6 +229,21 @@ class IsrChange(PartitionEvent, kw_only=True, frozen=True, tag="isr"):
     replicas: tuple[int, ...]
 
 
+class LeaderClaim(PartitionEvent, kw_only=True, frozen=True, tag="claim"):
+    """A broker that is cut off was asked alone: whom it takes for the leader now, -1 for nobody."""
+
+    node: int
+    leader: int
+    epoch: int
+
+
+class LinkChange(Event, kw_only=True, frozen=True, tag="link"):
+    """What is so from now on between places of a network, each pair from one to another."""
+
+    pairs: tuple[tuple[str, str], ...]
+    state: str  # CUT or WHOLE
+
+
 class Note(Event, kw_only=True, frozen=True, tag="note"):
     """A sentence for the timeline."""
 
@@ -238,7 +253,7 @@ class Note(Event, kw_only=True, frozen=True, tag="note"):
 _AnyEvent = (
     Expected | Retention | Compaction | DeleteRecords | DeletionRefused | Send | Acknowledged
     | Refused | Unknown | Delivered | Position | ReadEnd | Replica | ReplicaBatch | ReplicaRecord
-    | Fault | LeaderChange | IsrChange | Note
+    | Fault | LeaderChange | IsrChange | LeaderClaim | LinkChange | Note
 )  # fmt: skip
 _CLASSES: tuple[type[Event], ...] = _AnyEvent.__args__
 KINDS: dict[str, type[Event]] = {}

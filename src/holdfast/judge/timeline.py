@@ -14,15 +14,16 @@ from holdfast.judge.history import (
     Fault,
     IsrChange,
     LeaderChange,
+    LeaderClaim,
+    LinkChange,
     Note,
     PartitionEvent,
 )
 
 DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
-CUT, HEAL = (
-    "CUT",
-    "HEAL",
-)  # a node is cut from others, as the detail says; its links are whole again
+CUT = "CUT"  # a node is cut from others, as the detail says; also of a link
+HEAL = "HEAL"  # its links are whole again
+WHOLE = "WHOLE"  # of a link with which nothing is wrong
 HURTS = (DOWN_ACTIONS | {"TERM", CUT}) - {"exit"}  # done to a node; an exit is what TERM leads to
 UP_ACTIONS = frozenset({"start", "CONT", HEAL})
 DISK = "DISK"  # neither: a node that is dead loses a part of what it held
@@ -55,6 +56,8 @@ class Timeline:
     notes: list[Note] = field(default_factory=list)
     leaders: dict[TopicPartition, list[LeaderChange]] = field(default_factory=dict)
     isrs: dict[TopicPartition, list[IsrChange]] = field(default_factory=dict)
+    claims: dict[TopicPartition, list[LeaderClaim]] = field(default_factory=dict)
+    links: list[LinkChange] = field(default_factory=list)
     started: bool = False
 
     def reach(self, event: Event) -> None:
@@ -73,6 +76,10 @@ class Timeline:
             self.leaders.setdefault((event.topic, event.partition), []).append(event)
         elif isinstance(event, IsrChange):
             self.isrs.setdefault((event.topic, event.partition), []).append(event)
+        elif isinstance(event, LeaderClaim):
+            self.claims.setdefault((event.topic, event.partition), []).append(event)
+        elif isinstance(event, LinkChange):
+            self.links.append(event)
         elif isinstance(event, Note):
             self.notes.append(event)
         elif isinstance(event, ConsumerFault):
@@ -136,6 +143,16 @@ class Timeline:
                 joined.append((span.begin_ms, span.end_ms))
         return joined
 
+    def claimed(self, partition: TopicPartition, node: int) -> list[Span]:
+        """When a broker that was asked alone took itself for the leader."""
+        spans: list[Span] = []
+        told = [claim for claim in self.claims.get(partition, ()) if claim.node == node]
+        for claim, following in zip(told, [*told[1:], None], strict=True):
+            if claim.leader == node:
+                end_ms = following.at_ms if following is not None else self.end_ms
+                spans.append(Span(claim.at_ms, end_ms, node, claim.epoch))
+        return spans
+
     def moments(self) -> list[Event]:
         """Everything that happened to the cluster, for printing: in order of time."""
         changes: list[PartitionEvent] = [
@@ -144,5 +161,6 @@ class Timeline:
             for each in table.values()
             for change in each[1:]  # the first is the state at the beginning
         ]
-        told = [*self.faults, *self.consumer_faults, *self.notes, *changes]
+        claims = [claim for each in self.claims.values() for claim in each]
+        told = [*self.faults, *self.consumer_faults, *self.notes, *changes, *claims]
         return sorted(told, key=lambda event: event.at_ms)

@@ -17,7 +17,7 @@ from holdfast.clients.workload.recorder import Recorder
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.judge.history import IsrChange, LeaderChange
+from holdfast.judge.history import IsrChange, LeaderChange, LeaderClaim
 
 POLL_S = 0.05
 ASK_S = 1.0
@@ -43,14 +43,16 @@ class Observer:
         cluster: LocalCluster,
         topic: str,
         history: Path,
-        changed: Callable[[LeaderChange | IsrChange], None],
+        changed: Callable[[LeaderChange | IsrChange | LeaderClaim], None],
     ) -> None:
         """`changed` is called in the observer's thread."""
         self._addresses = {node.id: node.watch_address for node in cluster.record.brokers}
         self._topic = topic
         self._recorder = Recorder(history, "observer")
         self._changed = changed
-        self.avoided: set[int] = set()  # nodes that are down or stopped
+        self.avoided: set[int] = set()  # nodes that are down, stopped or cut off
+        # What each of those says that are asked alone: by partition leader and epoch.
+        self._claims: dict[int, dict[int, tuple[int, int]]] = {}
         # The latest leader epoch of each partition that each broker has shown; a broker that was
         # down may begin with an older view.
         self._shown: dict[int, dict[int, int]] = {}
@@ -71,6 +73,10 @@ class Observer:
         """Do not ask this node: it is down or stopped."""
         self.avoided.add(node)
 
+    def ask_alone(self, node: int) -> None:
+        """Write down from now on, too, whom this node alone takes for the leader."""
+        self._claims.setdefault(node, {})
+
     def allow(self, node: int) -> None:
         """Ask it again; what it showed before says nothing of what it may show now."""
         self._shown.pop(node, None)
@@ -82,6 +88,8 @@ class Observer:
             if view is not None:
                 self._compare(view)
                 self._recorder.flush()
+            for node in list(self._claims):
+                self._listen(node)
 
     def look(self) -> View | None:
         """Ask now, from any thread. None: no broker answers that isn't avoided."""
@@ -96,6 +104,22 @@ class Observer:
                 self._asked = node
                 return View(answer.topics.get(self._topic, {}), frozenset(answer.brokers), node)
         return None
+
+    def _listen(self, node: int) -> None:
+        """Ask one node alone; write down what has changed of what it says."""
+        try:
+            answer = ask(self._addresses[node], [self._topic], timeout_s=ASK_S)
+        except ClusterError:
+            return
+        known = self._claims[node]
+        states = {} if answer is None else answer.topics.get(self._topic, {})
+        for number, state in states.items():
+            said = state.leader, state.leader_epoch
+            if known.get(number) != said:
+                known[number] = said
+                leader, epoch = said
+                self._record(LeaderClaim, number, node=node, leader=leader, epoch=epoch)
+        self._recorder.flush()
 
     def _compare(self, view: View) -> None:
         partitions = dict(view.partitions)
@@ -118,5 +142,7 @@ class Observer:
                 )
         self.view = View(partitions, view.brokers, view.seen_by)
 
-    def _record(self, kind: type[LeaderChange | IsrChange], partition: int, **values: Any) -> None:
+    def _record(
+        self, kind: type[LeaderChange | IsrChange | LeaderClaim], partition: int, **values: Any
+    ) -> None:
         self._changed(self._recorder.record(kind, topic=self._topic, partition=partition, **values))

@@ -20,7 +20,14 @@ from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.layout import PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.history import (
+    Acknowledged,
+    Fault,
+    IsrChange,
+    LeaderChange,
+    LeaderClaim,
+    Note,
+)
 from holdfast.judge.timeline import DISK, DOWN_ACTIONS
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
@@ -173,7 +180,10 @@ class Run:
         """Tell who watches the run."""
         self._say(f"{time.monotonic() - self.begin_s:8.2f} s  {text}")
 
-    def _changed(self, change: LeaderChange | IsrChange) -> None:
+    def _changed(self, change: LeaderChange | IsrChange | LeaderClaim) -> None:
+        if isinstance(change, LeaderClaim):
+            self.say(describe(change))
+            return
         key = (change.KIND, change.partition)
         previous, self._previous[key] = self._previous.get(key), change
         if previous is not None:

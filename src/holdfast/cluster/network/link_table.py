@@ -84,7 +84,7 @@ def cut(
 
 def isolate(plan: Plan, table: Table, name: str, *, reset: bool = False) -> Table:
     """Return the table with a place, zone or group cut from all others but the observer."""
-    inside = {place.name for place in plan.members(name)}
+    inside = [place.name for place in plan.members(name)]
     outside = [
         place.name
         for place in plan.places

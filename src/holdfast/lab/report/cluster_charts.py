@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.judge.history import Fault
-from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
+from holdfast.judge.timeline import CUT, DOWN_ACTIONS, HEAL, UP_ACTIONS, TopicPartition
 from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Layout, in_lanes
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Key, Scene, direction, drawn
@@ -116,6 +116,8 @@ def _state_legend(scene: Scene) -> list[Key]:
         Key("out of sync", "outsync"),
         Key("no leader", "noleader"),
     ]
+    if scene.timeline.claims:
+        legend.append(Key("takes itself for the leader", "claims"))
     if scene.standstills:
         legend.append(Key("has a leader, acknowledges nothing", "standstill"))
     if any(mark.forbidden for mark in scene.marks):
@@ -173,6 +175,11 @@ def _draw_replica(
         end_ms = following.at_ms if following else timeline.end_ms
         kind = "insync" if replica in change.isr else "outsync"
         drawing.box(drawing.x(change.at_ms), rows[0], drawing.x(end_ms), rows[1], kind)
+    for claim in timeline.claimed(partition, replica):
+        title = f"{scene.place(partition)}: {replica} takes itself for the leader, "
+        title += f"in epoch {claim.epoch}"
+        x1, x2 = drawing.x(claim.begin_ms), drawing.x(claim.end_ms)
+        drawing.box(x1, rows[0], x2, rows[1], "claims", title)
     for span in timeline.spans(partition):
         if span.leader == replica:
             took = duration(span.end_ms - span.begin_ms)
@@ -188,7 +195,8 @@ def node_state(scene: Scene) -> Figure | None:
         {fault.node for fault in timeline.faults}
         | {replica for partition in timeline.partitions for replica in timeline.replicas(partition)}
     )
-    if not timeline.faults or not nodes:
+    faults = timeline.faults
+    if not faults or not nodes:
         return None
 
     def draw(layout: Layout) -> Drawing:
@@ -201,7 +209,7 @@ def node_state(scene: Scene) -> Figure | None:
         y = float(TOP)
         for node in nodes:
             drawing.text(drawing.left - 7, y + ROW - 4, f"node {node}", "tick", "end")
-            _draw_node(drawing, [f for f in timeline.faults if f.node == node], y)
+            _draw_node(drawing, [f for f in faults if f.node == node], y)
             y += ROW + 4
         drawing.time_axis(y)
         return drawing
@@ -213,6 +221,7 @@ def node_state(scene: Scene) -> Figure | None:
             Key("up", "node-up"),
             Key("stopped", "node-stopped"),
             Key("down", "node-down"),
+            *([Key("cut off", "node-cut")] if any(f.action == CUT for f in faults) else []),
         ],
         drawings=drawn(draw),
     )
@@ -231,6 +240,10 @@ def _draw_node(drawing: Drawing, faults: Sequence[Fault], y: float) -> None:
 
 
 def _kind_after(fault: Fault, before: str) -> str:
+    if fault.action == CUT:
+        return "node-cut" if before == "node-up" else before
     if fault.action in DOWN_ACTIONS:
         return "node-stopped" if fault.action == "STOP" else "node-down"
+    if fault.action == HEAL:
+        return "node-up" if before == "node-cut" else before
     return "node-up" if fault.action in UP_ACTIONS else before

@@ -26,6 +26,7 @@ from holdfast.lab.report.groups import (
     group_observed,
     observed_text,
 )
+from holdfast.lab.report.link_chart import links
 from holdfast.lab.report.marks import marks_of, not_marked
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Scene
@@ -204,7 +205,7 @@ def figures_of(evidence: Evidence, scene: Scene, lag: Lag | None) -> list[Figure
         figures += [throughput(evidence, scene), latency(evidence, scene)]
     if lag is not None:
         figures.append(lag_chart(lag, scene))
-    figures += [cluster_state(scene), node_state(scene)]
+    figures += [cluster_state(scene), links(scene), node_state(scene)]
     return [figure for figure in figures if figure is not None]
 
 

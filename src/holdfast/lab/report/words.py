@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.judge.groups.history import ConsumerFault
-from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, LeaderClaim, Note
 from holdfast.judge.timeline import CUT, DISK, HEAL, Timeline
 
 ACTION_WORDS = {
@@ -43,6 +43,9 @@ def describe(event: Event, previous: Event | None = None) -> str:
             stays = previous.leader == event.leader
             before = "stays " if stays else f"{_leader(previous.leader)} → "
         return f"{place}: leader {before}{_leader(event.leader)}, epoch {event.epoch}"
+    if isinstance(event, LeaderClaim):
+        place = f"{event.topic}-{event.partition}"
+        return f"{place}: leader {_leader(event.leader)}, epoch {event.epoch}, says {event.node}"
     if isinstance(event, IsrChange):
         before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
         return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"

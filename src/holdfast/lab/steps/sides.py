@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from holdfast.cluster import plan
 from holdfast.cluster.layout import ClusterError, ClusterRecord
 from holdfast.cluster.network.addresses import Kind, Plan
+from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.judge.history import Acknowledged, Send
-from holdfast.judge.timeline import CUT, HEAL
+from holdfast.judge.history import Acknowledged, LinkChange, Send
+from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import LabError
@@ -85,6 +86,8 @@ class Sides:
         self._cut: list[int] = []
         self.record: ClusterRecord = run.cluster.record
         self.plan: Plan = plan_of(self.record)
+        if not self.has_places:
+            run.note(WITH_PROXIES)
 
     @property
     def has_places(self) -> bool:
@@ -118,7 +121,7 @@ class Sides:
             return self.cut(",".join(names), ",".join(others), nodes, "from all other nodes")
         beside = [self._clients(nodes[0])] if clients else []
         self._begin(nodes, f"with {beside[0]}, from all others" if beside else "from all others")
-        self._run.cluster.links().isolate(",".join([*names, *beside]))
+        self._changed(self._run.cluster.links().isolate(",".join([*names, *beside])), CUT)
         return time.monotonic() * 1000
 
     def isolate_zone(self, zone: str) -> float:
@@ -133,7 +136,7 @@ class Sides:
         Return from when on that holds, in monotonic ms.
         """
         self._begin(nodes, detail)
-        self._run.cluster.links().cut(a, b, one_way=one_way)
+        self._changed(self._run.cluster.links().cut(a, b, one_way=one_way), CUT)
         return time.monotonic() * 1000
 
     def _begin(self, nodes: Sequence[int], detail: str) -> None:
@@ -147,13 +150,17 @@ class Sides:
         for node in dict.fromkeys(self._cut):
             self._run.record_fault(HEAL, node)
         self._cut.clear()
-        self._run.cluster.links().heal()
+        self._changed(self._run.cluster.links().heal(), WHOLE)
         return at_ms
 
+    def _changed(self, pairs: Sequence[tuple[str, str]], state: str) -> None:
+        self._run.record(LinkChange, pairs=tuple(pairs), state=state)
+
     def look_past(self, *brokers: int) -> None:
-        """Let the observer ask others than these: what they know gets old."""
+        """Let the observer ask others than these, whose knowledge gets old, and these alone."""
         for broker in brokers:
             self._run.observer.avoid(broker)
+            self._run.observer.ask_alone(broker)
         self._run.sync_view()
 
     def look_again(self, *brokers: int) -> None:

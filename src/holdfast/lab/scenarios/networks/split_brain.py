@@ -44,6 +44,7 @@ class Cut:
     """What was seen of one cut. Times in monotonic ms."""
 
     leader: int
+    epoch: int  # in which it led
     begin_ms: float
     heal_ms: float
     beside: Worker
@@ -77,6 +78,30 @@ def with_acks_one(run: Run) -> None:
         kept=bool(acknowledged),
     )
     expect_only_its_own_lost(run, cut)
+
+
+def tell_sides(run: Run, cut: Cut, producer: Worker) -> None:
+    """Show what each side acknowledged of what was sent meanwhile, and what became of it."""
+    run.stop_workers()  # their histories are whole then
+    winner = run.view.partitions[PARTITION].leader
+    kept = {event.id for event in named(replica_directory(run, winner, PARTITION))}
+    sides = {str(cut.leader): cut.acknowledged()}
+    sides["the others"] = acknowledged_of(producer.history, cut.begin_ms, cut.heal_ms)
+    epochs = {str(cut.leader): cut.epoch, "the others": run.view.partitions[PARTITION].leader_epoch}
+    rows = []
+    for side, acknowledged in sides.items():
+        lost = sum(event.id not in kept for event in acknowledged)
+        counts = (epochs[side], len(acknowledged), len(acknowledged) - lost, lost)
+        rows.append([side, *(f"{count:,}" for count in counts)])
+    run.tables.append(
+        Table(
+            title="What was sent during the cut, side by side",
+            header=["leader", "epoch", "acknowledged", "kept", "lost"],
+            rows=rows,
+            note=f"The cut lasted {(cut.heal_ms - cut.begin_ms) / 1000:.1f} s. Kept: in the log of "
+            f"{winner}, which leads at the end.",
+        )
+    )
 
 
 def split(run: Run) -> Cut:
@@ -122,13 +147,20 @@ def split(run: Run) -> Cut:
     beside.signal(signal.SIGCONT)
     run.expect_flow(beside, f"the client beside {leader} goes on", AGAIN_S)
     run.expect_flow(producer, "the others go on, healed", SETTLE_S)
-    cut = Cut(leader=leader, begin_ms=begin_ms, heal_ms=heal_ms, beside=beside, copied=copied)
+    cut = Cut(
+        leader=leader,
+        epoch=epoch,
+        begin_ms=begin_ms,
+        heal_ms=heal_ms,
+        beside=beside,
+        copied=copied,
+    )
+    tell_sides(run, cut, producer)
     run.tables.append(
         Table(
             title="How long it took",
             header=["", "s"],
             rows=[
-                ["the cut", f"{(heal_ms - begin_ms) / 1000:.1f}"],
                 [f"from healing until {leader} is in sync", f"{whole_s:.1f}"],
             ],
             note="TCP backs off while a link is cut, and goes on when its timer says so.",
@@ -177,7 +209,6 @@ def expect_only_its_own_lost(run: Run, cut: Cut) -> None:
     winner = run.view.partitions[PARTITION].leader
     kept = {event.id for event in named(replica_directory(run, winner, PARTITION))}
     alone = {event for event in cut.copied if event.id not in kept}
-    run.stop_workers()  # their histories are whole then
     acknowledged = {
         Event(event.partition, event.offset, event.id)
         for event in events_of(history_files(run.history))

@@ -23,6 +23,7 @@ from holdfast.lab.steps.wants import whole
 from holdfast.lab.workload_processes import Worker
 
 ZONES = ("a", "b", "c")
+CUT_IN_TURN = ZONES
 
 
 class Zones:
@@ -109,7 +110,7 @@ def all_needed(run: Run) -> None:
 def cut_in_turn(run: Run, *, winners: bool) -> None:
     zones = Zones(run)
     run.steady(zones.producer)
-    for zone in ZONES:
+    for zone in CUT_IN_TURN:
         zones.cut(zone, winners=winners)
     run.expect_flow(zones.producer, "the patient producer, at the end", AGAIN_S)
     expect_consumed(run, zones.reader, "at the end")

@@ -1,0 +1,96 @@
+"""Goal: scenarios in a network of its own keep their promise, and their controls break it.
+
+Method: the proof itself, with the parts that are quickest; all of them are run by `make soak`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.lab.proofs import proven
+
+from holdfast.cluster.network import possible
+from holdfast.lab.scenarios.networks import three_zones
+
+pytestmark = [
+    pytest.mark.serial("groups"),
+    pytest.mark.slow,
+    pytest.mark.process,
+    pytest.mark.timeout(400),
+]
+LOST = "acknowledged events lost, offset by offset"
+NOBODY = 65534
+
+
+@pytest.fixture
+def _has_namespaces() -> None:
+    found = possible.look({})
+    if found.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {found.reason}")
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_a_split_loses_what_only_the_cut_leader_acknowledged(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "split-brain", ["main", "control"]).results
+    leaders = [check.seen for check in main.checks if check.name.startswith("who leads")]
+    assert leaders == ["1 for 1, in epoch 0; for the others 0, in epoch 1"] * 2
+    assert [check.seen for check in control.checks if check.name == LOST] == ["the same"]
+    assert control.failed_by.endswith("lost")
+    assert (control.history.parent / "cut-leader").is_dir()
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_a_controller_that_is_cut_off_decides_nothing_more(tmp_path: Path) -> None:
+    (main,) = proven(tmp_path, "controller-isolated", ["main", "control"], control=False).results
+    assert [row[0].rpartition(" ")[2] for row in main.tables[0].rows] == [
+        "isolated",
+        "mute",
+        "deaf",
+    ]
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_two_zones_of_three_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: one zone is cut, to be quick."""
+    monkeypatch.setattr(three_zones, "CUT_IN_TURN", three_zones.ZONES[:1])
+    main, control = proven(tmp_path, "three-zones", ["main", "control"]).results
+    assert [row[0] for row in main.tables[0].rows] == ["a"]
+    assert control.failed_by.split(" ", 1)[1].startswith("lost")
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root is unprivileged in every test")
+def test_who_is_not_root_may_split_a_cluster_as_well() -> None:
+    """The command as it is typed, by the user that owns nothing."""
+    words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    python = [*words, "--no-new-privs", sys.executable, "-B", "-P"]
+    if subprocess.run([*python, "-c", "import holdfast"], check=False).returncode != 0:
+        pytest.skip("another user can't read this environment")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        command = [*python, "-m", "holdfast.cli", "prove", "split-brain", "--no-control", "--json"]
+        told = subprocess.run(
+            [*command, "--output", f"{folder}/run"],
+            cwd=folder,
+            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert told.returncode == 0, told.stderr
+    assert {part["as_it_must"] for part in json.loads(told.stdout)["parts"]} == {True}
+
+
+def test_where_namespaces_are_denied_proxies_cut_nodes_from_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_NETWORK", possible.PROXIES)
+    main, control = proven(tmp_path, "split-brain", ["main", "control"]).results
+    assert any("by proxies" in note.text for note in main.evidence.timeline.notes)
+    assert [check.seen for check in control.checks if check.name == LOST] == ["the same"]
