@@ -13,7 +13,7 @@ from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Event, Fault
-from holdfast.lab.aftermath import FAULTS_MAX, Recoveries, expired_check, lost_check
+from holdfast.lab.aftermath import FAULTS_MAX, Missing, Recoveries, expired_check, lost_check
 from holdfast.lab.report import Check, Table
 
 GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
@@ -25,6 +25,29 @@ def test_an_exact_loss_is_exact(expected: int, kept: bool) -> None:
     assert lost_check(expected, judge(LOSSY.events).judgement) == Check(
         name="acknowledged events lost", expected=f"exactly {expected}", seen="1", kept=kept
     )
+
+
+@pytest.mark.parametrize(
+    ("expected", "kept"),
+    [
+        ([(0, 1, "p:1")], True),
+        ([], False),
+        ([(0, 2, "p:1")], False),
+        ([(0, 1, "p:1"), (0, 0, "p:0")], False),
+    ],
+)
+def test_a_loss_is_named_offset_by_offset(expected: list[tuple[int, int, str]], kept: bool) -> None:
+    missing = Missing()
+    for event in LOSSY.events:
+        missing.feed(event)
+    check = missing.check(expected)
+    assert check.kept is kept
+    assert check.seen == ("the same" if kept else "P0: 1")
+
+
+def test_offsets_that_are_lost_are_said_as_ranges() -> None:
+    named = [(0, 3, "a"), (0, 4, "b"), (0, 5, "c"), (0, 9, "d"), (1, 6, "e")]
+    assert Missing().check(named).expected == "P0: 3 to 5, P0: 9, P1: 6"
 
 
 def test_what_expired_is_exact_by_what_allowed_it() -> None:

@@ -147,7 +147,7 @@ class Timeline:
         """When a broker that was asked alone took itself for the leader."""
         spans: list[Span] = []
         told = [claim for claim in self.claims.get(partition, ()) if claim.node == node]
-        for claim, following in zip(told, [*told[1:], None], strict=True):
+        for claim, following in zip(told, [*told, None][1:], strict=True):
             if claim.leader == node:
                 end_ms = following.at_ms if following is not None else self.end_ms
                 spans.append(Span(claim.at_ms, end_ms, node, claim.epoch))
