@@ -40,6 +40,13 @@ def prove(
     profile: Annotated[
         str | None, typer.Option(help="lab: short sessions. kafka: Kafka's defaults.")
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="embedded: brokers of our own. apache: those of an Apache Kafka on this machine "
+            "(KAFKA_HOME, or `make apache`)."
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None, typer.Option(metavar=PAIRS, help="For every node; may be repeated.")
     ] = None,
@@ -78,6 +85,7 @@ def prove(
         "count": count,
         "elr": elr,
         "profile": profile,
+        "engine": engine,
     }
     given = {name: value for name, value in flags.items() if value is not None}
     if show_list:
@@ -90,7 +98,7 @@ def prove(
     try:
         found = load_scenario(scenario)
         if config:
-            given["config"] = {**found.defaults.config, **with_effect(pairs(config))}
+            given["config"] = {**found.defaults.config, **settings(pairs(config), engine)}
         parameters = found.with_flags(given)
     except LabError as error:
         fail(str(error))
@@ -143,6 +151,11 @@ def pairs(items: list[str]) -> dict[str, str]:
             fail(f"--config {item}: it must be {PAIRS}.")
         found[key.strip()] = value.strip()
     return found
+
+
+def settings(values: dict[str, str], engine: str | None) -> dict[str, str]:
+    """Return settings for every node; what has an effect on an Apache Kafka, that one says."""
+    return values if engine == "apache" else with_effect(values)
 
 
 def with_effect(values: dict[str, str]) -> dict[str, str]:

@@ -141,6 +141,7 @@ class ClusterRecord:
     nodes: tuple[NodeRecord, ...]
     network: str | None = None  # "namespaces" or "proxies"; None: it has none of its own
     zones: tuple[str, ...] = ()  # of its network
+    kafka_home: str | None = None  # of the Apache Kafka whose nodes these are; None: they are ours
 
     @property
     def brokers(self) -> tuple[NodeRecord, ...]:
@@ -185,6 +186,7 @@ def to_json(record: ClusterRecord) -> dict[str, Any]:
         "cluster_id": record.cluster_id,
         "bootstrap_servers": record.bootstrap_servers,
         **({"network": record.network, "zones": [*record.zones]} if record.network else {}),
+        **({"kafka_home": record.kafka_home} if record.kafka_home else {}),
         "nodes": [_node_to_json(node) for node in record.nodes],
     }
 
@@ -221,6 +223,7 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
         ),
         network=values.get("network"),
         zones=tuple(values.get("zones", ())),
+        kafka_home=values.get("kafka_home"),
     )
     if not (record.brokers and record.controllers):
         raise ValueError("it needs a broker and a controller")

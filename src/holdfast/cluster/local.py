@@ -88,6 +88,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         features: Mapping[str, int] | None = None,
         network: bool | Possibility = False,
         zones: Sequence[str] = (),
+        apache: bool = False,
     ) -> LocalCluster:
         """Write the directory of a new cluster; nothing is started.
 
@@ -97,8 +98,14 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         profile. `racks`: one a broker. `features`: levels that the cluster begins with in place of
         the usual ones. `network`: in a network of its own, whose links can be broken, with these
         `zones` (`docs/design/networks.md`); a Possibility is what has been found of that already.
+        `apache`: its nodes are those of an Apache Kafka on this machine, and `config` is its own.
         """
         how = _how(network)
+        kafka_home = None
+        if apache:
+            from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
+
+            kafka_home = find_home()
         if zones and how is None:
             raise UsageError("--zones are those of a network: add --network.")
         if zones and "broker.rack" in (config or {}):
@@ -114,6 +121,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         ports = plan.standard_ports(port, shape) if port else free_ports(shape.ports_needed)
         path = Path(directory).absolute()
         record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
+        record = replace(record, kafka_home=kafka_home)
         if how is not None:
             from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
 
@@ -130,8 +138,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                 file = Path(node.config_file)
                 file.parent.mkdir(exist_ok=True)
                 file.write_text(text)
-            if features:
-                nodes.format_controllers(record, features)
+            nodes.format_directories(record, features or {})
             layout.write(path, record)
         return cls(path)
 

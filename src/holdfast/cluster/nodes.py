@@ -186,6 +186,10 @@ def new_cluster_id() -> str:
 
 def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
     """Return the command of a node's process; the log directory is formatted if it is new."""
+    if record.kafka_home is not None:
+        from holdfast.cluster import apache  # noqa: PLC0415 - only where its nodes are those
+
+        return apache.command_of(record, node)
     return [
         *(sys.executable, "-P", "-m", "holdfast.node"),
         *("--config", node.config_file),
@@ -222,18 +226,29 @@ def with_strays(record: ClusterRecord) -> ClusterRecord:
     for node in record.nodes:
         if state_of(node) is not State.DEAD:
             continue
-        for pid in processes.running(command_of(record, node)[-4:]):
+        words = command_of(record, node)
+        own = words[-2:] if record.kafka_home is not None else words[-4:]
+        for pid in processes.running(own):
             process = processes.identify(pid)
             if process is not None:
                 record = record.with_node(replace(node, pid=pid, process=process))
     return record
 
 
-def format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> None:
-    """Format the directories of a new cluster's controllers, which begin with these features.
+def format_directories(record: ClusterRecord, features: Mapping[str, int]) -> None:
+    """Format what nodes of a new cluster, which begins with these features, don't by themselves.
 
     UsageError in the node's own words when it knows no such feature or level.
     """
+    if record.kafka_home is not None:
+        from holdfast.cluster import apache  # noqa: PLC0415 - only where its nodes are those
+
+        apache.format_nodes(record, features)
+    elif features:
+        _format_controllers(record, features)
+
+
+def _format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> None:
     import subprocess  # noqa: PLC0415 - costs 10 ms, and hardly anyone comes here
 
     flags = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]

@@ -17,6 +17,7 @@ from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 TOPIC = "foo"
+EMBEDDED, APACHE = "embedded", "apache"
 
 # As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
 # lag 30 s).
@@ -67,6 +68,7 @@ class Parameters:
     controllers: int | None = None  # None: as many as `holdfast up` starts
     combined: bool = False  # controllers inside the first brokers
     racks: tuple[str, ...] | None = None  # one a broker
+    engine: str = EMBEDDED  # whose nodes: ours, or those of Apache Kafka
     network: bool = False  # of its own, whose links can be broken; its zones are the racks
     elr: bool = False  # eligible leader replicas (KIP-966)
     partitions: int = 3
@@ -96,6 +98,10 @@ class Parameters:
         refuse_if(
             self.signal not in {"KILL", "TERM", "both"},
             f"--signal {self.signal}: it is KILL, TERM or both.",
+        )
+        refuse_if(
+            self.engine not in {EMBEDDED, APACHE},
+            f"--engine {self.engine}: it is {EMBEDDED} or {APACHE}.",
         )
         refuse_if(
             self.profile not in PROFILES,
@@ -209,6 +215,7 @@ class Parameters:
         """For the report's table of settings."""
         where = "inside the first brokers" if self.combined else "processes of their own"
         return {
+            **({"engine": "Apache Kafka"} if self.engine == APACHE else {}),
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
             "brokers": str(self.brokers),

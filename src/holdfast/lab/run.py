@@ -33,7 +33,7 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import TOPIC, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import APACHE, TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.mishaps import refuse_dead
@@ -117,6 +117,7 @@ class Run:
             racks=parameters.racks,
             network=parameters.network,
             features=parameters.features,
+            apache=parameters.engine == APACHE,
             port=0,
             config=parameters.node_config,
         )
@@ -129,7 +130,13 @@ class Run:
             self.guard.close()
             raise LabError(f"the cluster did not start: {error}") from error
         took_ms = (time.monotonic() - self.begin_s) * 1000
-        self.note(f"{self.parameters.brokers} brokers serve, {took_ms:.0f} ms after their start")
+        whose = ""
+        if (home := self.cluster.record.kafka_home) is not None:
+            from holdfast.cluster.apache import version  # noqa: PLC0415 - only for its nodes
+
+            whose = f" of Apache Kafka {'.'.join(map(str, version(home) or ()))}"
+        count = self.parameters.brokers
+        self.note(f"{count} brokers{whose} serve, {took_ms:.0f} ms after their start")
         return self
 
     def __exit__(self, *_: object) -> None:
