@@ -33,7 +33,7 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import APACHE, TOPIC, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import APACHE, EMBEDDED, TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.mishaps import refuse_dead
@@ -51,6 +51,7 @@ RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
+START_S = {EMBEDDED: 30.0, APACHE: 180.0}  # for nodes of an engine to serve
 LEAVE_S = 45.0  # for a signal to take effect: a controlled shutdown may take 30 s
 
 
@@ -102,6 +103,7 @@ class Run:
             raise LabError(f"the run can't begin: {error}") from error
         self.cluster.environment = self.guard.environment
         self.cluster.settles = False  # its network ends with this process, however that ends
+        self._start_s = START_S[parameters.engine]
         self.begin_s = time.monotonic()
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
@@ -124,7 +126,7 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
-            self.cluster.start()
+            self.cluster.start(timeout_s=self._start_s)
         except ClusterError as error:
             self._recorder.close()
             self.guard.close()
@@ -466,7 +468,7 @@ class Run:
             self.cluster.start_node(node, wait=False)
         for node in nodes:
             try:
-                self.cluster.wait_serving(node)
+                self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:
                 if self.cluster.state(node) == "dead":
                     self.check(f"{node} starts again", "it serves", str(error), kept=False)

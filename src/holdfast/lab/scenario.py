@@ -140,6 +140,7 @@ SCENARIOS: Mapping[str, str] = {
     "controllers-cut": "networks.controllers_cut",
     "controller-isolated": "networks.controller_isolated",
     "three-zones": "networks.three_zones",
+    "lost-acknowledgement": "networks.lost_acknowledgement",
     "pipeline-driver-killed": "pipelines.driver_killed",
     "pipeline-executor-killed": "pipelines.executor_killed",
     "pipeline-broker-killed": "pipelines.broker_killed",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from holdfast.cluster import plan
 from holdfast.cluster.layout import ClusterError, ClusterRecord
-from holdfast.cluster.network.addresses import Kind, Plan
+from holdfast.cluster.network.addresses import HOST, Kind, Plan
 from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
@@ -84,6 +84,7 @@ class Sides:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._cut: list[int] = []
+        self._links = run.cluster.links()
         self.record: ClusterRecord = run.cluster.record
         self.plan: Plan = plan_of(self.record)
         if not self.has_places:
@@ -121,7 +122,7 @@ class Sides:
             return self.cut(",".join(names), ",".join(others), nodes, "from all other nodes")
         beside = [self._clients(nodes[0])] if clients else []
         self._begin(nodes, f"with {beside[0]}, from all others" if beside else "from all others")
-        self._changed(self._run.cluster.links().isolate(",".join([*names, *beside])), CUT)
+        self._changed(self._links.isolate(",".join([*names, *beside])), CUT)
         return time.monotonic() * 1000
 
     def isolate_zone(self, zone: str) -> float:
@@ -136,7 +137,7 @@ class Sides:
         Return from when on that holds, in monotonic ms.
         """
         self._begin(nodes, detail)
-        self._changed(self._run.cluster.links().cut(a, b, one_way=one_way), CUT)
+        self._changed(self._links.cut(a, b, one_way=one_way), CUT)
         return time.monotonic() * 1000
 
     def _begin(self, nodes: Sequence[int], detail: str) -> None:
@@ -144,13 +145,30 @@ class Sides:
         for node in nodes:
             self._run.record_fault(CUT, node, detail)
 
+    def client_of(self, side: Side) -> str:
+        """Return the name that links have for the clients of a side."""
+        return HOST if side.place is None else side.place
+
+    def swallow(self, node: int, api: str, count: int, *, close: bool) -> None:
+        """Swallow so many of a node's answers to the clients in its zone."""
+        client = self.client_of(self.of(node))
+        then = "the connection is closed then" if close else "the connection stays, silent"
+        self._run.note(f"the next {count} answers of {node} to {api} are swallowed; {then}")
+        self._links.drop_responses(client, str(node), api, count=count, close=close)
+
+    def swallowed(self, count: int) -> int:
+        """Return how many answers were swallowed since, once it is so many; before that, none."""
+        found = [link["answers"] for link in self._links.status()["links"] if link["answers"]]
+        seen = sum(each["swallowed"] for each in found)
+        return seen if seen >= count else 0
+
     def heal(self) -> float:
         """Make all links whole; return the moment before, in monotonic ms."""
         at_ms = time.monotonic() * 1000
         for node in dict.fromkeys(self._cut):
             self._run.record_fault(HEAL, node)
         self._cut.clear()
-        self._changed(self._run.cluster.links().heal(), WHOLE)
+        self._changed(self._links.heal(), WHOLE)
         return at_ms
 
     def _changed(self, pairs: Sequence[tuple[str, str]], state: str) -> None:
