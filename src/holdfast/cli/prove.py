@@ -34,6 +34,9 @@ def prove(
     signal: Annotated[str | None, typer.Option(help="KILL, TERM or both.")] = None,
     kills: Annotated[int | None, typer.Option(help="How many, where a scenario repeats.")] = None,
     count: Annotated[int | None, typer.Option(help="Events of a schedule that counts.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of what is drawn at random: the same one does the same.")
+    ] = None,
     elr: Annotated[
         bool | None, typer.Option("--elr/--no-elr", help="Eligible leader replicas.")
     ] = None,
@@ -83,6 +86,7 @@ def prove(
         "signal": signal,
         "kills": kills,
         "count": count,
+        "seed": seed,
         "elr": elr,
         "profile": profile,
         "engine": engine,

@@ -77,6 +77,7 @@ class Parameters:
     signal: str = "both"  # KILL, TERM or both, one after the other
     kills: int = 5
     count: int = 20  # events of a schedule that counts them
+    seed: int | None = None  # of what is drawn; None: a new one
     profile: str = "lab"
     unclean: bool = False
     retries: int | None = None  # None: the client's own; 0 where refusals must be certain

@@ -458,8 +458,8 @@ class Run:
         if any(self.cluster.state(n) == "running" for n in left):
             self.wait("another broker's view", lambda: self.view.seen_by in left, WORK_S)
 
-    def start_node(self, *nodes: int) -> None:
-        """Start nodes again and wait until they serve.
+    def start_node(self, *nodes: int, wait: bool = True) -> None:
+        """Start nodes again and wait until they serve; without `wait`, only that they run.
 
         One that ends while it starts is no mishap of the run: the cluster is broken.
         """
@@ -467,6 +467,9 @@ class Run:
             self.record_fault("start", node)
             self.cluster.start_node(node, wait=False)
         for node in nodes:
+            if not wait:
+                self.observer.allow(node)
+                continue
             try:
                 self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:

@@ -141,6 +141,7 @@ SCENARIOS: Mapping[str, str] = {
     "controller-isolated": "networks.controller_isolated",
     "three-zones": "networks.three_zones",
     "lost-acknowledgement": "networks.lost_acknowledgement",
+    "storm": "networks.storm",
     "pipeline-driver-killed": "pipelines.driver_killed",
     "pipeline-executor-killed": "pipelines.executor_killed",
     "pipeline-broker-killed": "pipelines.broker_killed",
@@ -180,6 +181,7 @@ IDLE: Mapping[str, frozenset[str]] = {
     "count": frozenset(
         _GROUPS | {"add-broker", "compacted-topic", "nearest-replica"} | (PIPELINES - _WRITTEN)
     ),
+    "seed": frozenset(SCENARIOS) - {"storm"},
     "rate": frozenset(_EXACT | _WRITTEN),
     "duration_s": frozenset(_EXACT | {"rebalance-price", "retention"} | PIPELINES)
     - {"pipeline-database-down"},

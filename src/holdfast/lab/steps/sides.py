@@ -162,6 +162,32 @@ class Sides:
         seen = sum(each["swallowed"] for each in found)
         return seen if seen >= count else 0
 
+    def slow(self, a: str, b: str, latency: str) -> None:
+        """Delay what passes between two nodes, each way."""
+        self._run.note(f"what passes between {a} and {b} takes {latency} more, each way")
+        self._links.slow(a, b, latency=latency)
+
+    def lose(self, a: str, b: str, share: str) -> None:
+        """Let a share of the packets between two nodes vanish."""
+        self._run.note(f"{share} of the packets between {a} and {b} vanish")
+        self._links.lose(a, b, share)
+
+    def heal_pair(self, a: int, b: int) -> None:
+        """Make the links between two nodes whole."""
+        self._healed(a)
+        self._changed(self._links.heal(str(a), str(b)), WHOLE)
+
+    def heal_node(self, node: int) -> None:
+        """Make all links of a node whole."""
+        self._healed(node)
+        self._changed(self._links.heal(str(node)), WHOLE)
+
+    def _healed(self, node: int) -> None:
+        if node in self._cut:
+            self._cut.remove(node)
+            if node not in self._cut:
+                self._run.record_fault(HEAL, node)
+
     def heal(self) -> float:
         """Make all links whole; return the moment before, in monotonic ms."""
         at_ms = time.monotonic() * 1000

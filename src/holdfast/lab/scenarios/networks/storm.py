@@ -1,0 +1,228 @@
+"""A random storm: nodes die and stand still, links are cut, slow and lossy, disks are new."""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
+from holdfast.lab.steps.controllers import wait_quorum_whole
+from holdfast.lab.steps.dead_disks import replace_disk
+from holdfast.lab.steps.sides import (
+    AGAIN_S,
+    ANSWER_MS,
+    LATE,
+    LATE_BECAUSE,
+    PATIENT,
+    READING,
+    Sides,
+)
+from holdfast.lab.steps.storm_plan import Deed, Planned, plan_storm
+from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.wants import whole
+
+SEED_MAX = 1_000_000
+PATIENCE_MS = 1_000_000  # of the reliable producer: it must not give up while the storm lasts
+SHOWN_MAX = 200
+
+
+class Storm:
+    """One storm. What can't be done just now, because of what was done before, is passed over."""
+
+    def __init__(self, run: Run, sides: Sides) -> None:
+        self._run = run
+        self._sides = sides
+        self._begin_s = 0.0
+        self._ends: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._hurt: set[int] = set()
+        self.done: Counter[str] = Counter()
+        self.passed_over: Counter[str] = Counter()
+        self.rows: list[list[str]] = []
+
+    def blow(self, planned: list[Planned]) -> None:
+        """Do all that is planned, each at its time, and let the last of it end."""
+        self._begin_s = time.monotonic()
+        for each in planned:
+            self._end_until(each.at_s)
+            self._until(each.at_s)
+            undo = self._begin(each)
+            if undo is None:
+                self.passed_over[each.deed.value] += 1
+                continue
+            self.done[each.deed.value] += 1
+            self.rows.append([f"{each.at_s:.1f}", f"{each.length_s:.1f}", each.words])
+            heapq.heappush(self._ends, (each.at_s + each.length_s, next(self._order), undo))
+        self._end_until(float("inf"))
+
+    def _end_until(self, until_s: float) -> None:
+        while self._ends and self._ends[0][0] <= until_s:
+            at_s, _, undo = heapq.heappop(self._ends)
+            self._until(at_s)
+            undo()
+
+    def _until(self, at_s: float) -> None:
+        left_s = self._begin_s + at_s - time.monotonic()
+        if left_s > 0:
+            self._run.steady_view(left_s)
+
+    def _begin(self, each: Planned) -> Callable[[], None] | None:
+        """Do one deed; return what ends it. None: it can't be done now."""
+        node, other = each.node, each.other
+        if node in self._hurt or self._run.cluster.state(node) != "running":
+            return None
+        if each.deed in {Deed.KILL, Deed.LEAVE, Deed.PAUSE, Deed.WIPE}:
+            return self._hurt_node(each)
+        if other in self._hurt and each.deed is not Deed.ISOLATE:
+            return None
+        a, b = str(node), str(other)
+        if each.deed is Deed.ISOLATE:
+            self._look_past(node)
+            self._sides.isolate(node, clients=False)
+        elif each.deed is Deed.SLOW:
+            self._sides.slow(a, b, f"{each.amount}ms")
+        elif each.deed is Deed.LOSE:
+            self._sides.lose(a, b, f"{each.amount}%")
+        else:
+            one_way = each.deed is Deed.ONE_WAY
+            detail = f"from {other}, one way" if one_way else f"from {other}"
+            self._sides.cut(a, b, [node], detail, one_way=one_way)
+        self._hurt |= {node} if each.deed is Deed.ISOLATE else {node, other}
+        return lambda: self._heal(each)
+
+    def _hurt_node(self, each: Planned) -> Callable[[], None] | None:
+        run, node = self._run, each.node
+        if each.deed is Deed.WIPE and (self._hurt or not self._is_whole()):
+            return None
+        self._hurt.add(node)
+        if each.deed is Deed.PAUSE:
+            run.fault("STOP", node)
+            return lambda: self._let_go(node)
+        run.fault("TERM" if each.deed is Deed.LEAVE else "KILL", node)
+        if each.deed is Deed.WIPE:
+            replace_disk(run, node)
+        return lambda: self._start(node)
+
+    def _is_whole(self) -> bool:
+        states = self._run.view.partitions
+        return all(set(states[p].isr) == set(nodes) for p, nodes in self._run.replicas.items())
+
+    def _let_go(self, node: int) -> None:
+        self._run.fault("CONT", node)
+        self._hurt.discard(node)
+
+    def _start(self, node: int) -> None:
+        """Start a node. Others may be out of its reach, so it is not waited for."""
+        self._run.start_node(node, wait=False)
+        self._hurt.discard(node)
+
+    def _look_past(self, node: int) -> None:
+        if node in self._run.cluster.broker_ids:
+            self._sides.look_past(node)
+
+    def _heal(self, each: Planned) -> None:
+        if each.deed is Deed.ISOLATE:
+            self._sides.heal_node(each.node)
+            if each.node in self._run.cluster.broker_ids:
+                self._sides.look_again(each.node)
+            self._hurt.discard(each.node)
+            return
+        self._sides.heal_pair(each.node, each.other)
+        self._hurt -= {each.node, each.other}
+
+
+def steps(run: Run) -> None:
+    """Everything at once for as long as was asked; then all is healed, and must be whole."""
+    parameters = run.parameters
+    seed = secrets.randbelow(SEED_MAX) if parameters.seed is None else parameters.seed
+    run.note(f"`prove storm --seed {seed}` does the same things at the same times")
+    run.make_topic()
+    sides = Sides(run)
+    everywhere = sides.of(*run.cluster.broker_ids)
+    patient = {**PATIENT, "delivery_timeout_ms": PATIENCE_MS}
+    producer = run.start_producer(**everywhere.flags, **patient)
+    reader = run.start_readers(**everywhere.flags, **READING)
+    clients = [
+        run.start_raw(f"raw-{node}", timeout_ms=ANSWER_MS, rate=20, **sides.of(node).flags)
+        for node in run.cluster.broker_ids
+    ]
+    for worker in (producer, *clients):
+        run.must_flow(worker)
+    planned = plan_storm(
+        seed, parameters.duration_s, run.cluster.broker_ids, run.cluster.controller_ids
+    )
+    storm = Storm(run, sides)
+    storm.blow(planned)
+    sides.heal()
+    run.note("the storm is over: everything is healed, and every node runs")
+    wait_quorum_whole(run)
+    run.expect("after the storm", whole(run.replicas), AGAIN_S + SETTLE_S)
+    for worker in (producer, *clients):
+        run.expect_flow(worker, f"{worker.name}, after the storm", AGAIN_S)
+    expect_consumed(run, reader, "after the storm")
+    run.tables += tables(storm, seed)
+
+
+def tables(storm: Storm, seed: int) -> list[Table]:
+    kinds = [deed.value for deed in Deed]
+    return [
+        Table(
+            title=f"The storm of seed {seed}, by kind",
+            header=["a node is", "done", "passed over"],
+            rows=[[kind, str(storm.done[kind]), str(storm.passed_over[kind])] for kind in kinds],
+            note="Passed over: what an earlier fault stood in the way of.",
+        ),
+        Table(
+            title="What was done, and when",
+            header=["at, s", "for, s", "what"],
+            rows=storm.rows[:SHOWN_MAX],
+            note=f"The first {SHOWN_MAX}." if len(storm.rows) > SHOWN_MAX else "",
+        ),
+    ]
+
+
+def one_zone_cut(run: Run) -> None:
+    """Control: one cut is enough where leaders acknowledge alone."""
+    zones = Zones(run)
+    run.steady(zones.producer)
+    zones.cut(ZONES[0], winners=True)
+
+
+SCENARIO = Scenario(
+    name="storm",
+    summary="Kills, pauses, cuts, slow and lossy links and new disks, at random, one upon another.",
+    text=(
+        "Brokers and controllers are killed, asked to end, stopped, isolated, cut from each other "
+        "both ways and one way, their links slowed and made lossy, a broker's disk is replaced, as "
+        "a seed says; faults overlap. Afterwards all is healed: every replica is in sync again, "
+        "every client is acknowledged, nothing acknowledged is lost, doubled or moved. The control "
+        "cuts off one zone with acks=1, and loses what that zone acknowledged."
+    ),
+    defaults=Parameters(
+        network=True,
+        racks=ZONES,
+        controllers=3,
+        rate=100.0,
+        duration_s=120.0,
+        config={"replica.lag.time.max.ms": "4000"},
+    ),
+    parts=(
+        Part(name="main", title="The storm", steps=steps),
+        Control(
+            title="Control: one zone cut off, with acks=1",
+            steps=one_zone_cut,
+            change={"acks": "1", "retries": 0, "duration_s": 2.0, "seed": None},
+            counted=LATE,
+            because=LATE_BECAUSE,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "controllers", "min_isr", "replication_factor", "signal"}),
+)
