@@ -64,6 +64,14 @@ def prove(
     ] = None,
     control: Annotated[bool, typer.Option(help="Also run what must fail.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Every scenario, one page of all; in a folder with --output it goes on where it "
+            "ended. --engine takes several, joined by commas.",
+        ),
+    ] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Name the scenarios.")] = False,
 ) -> None:
     """Run a scenario on a cluster of its own, and say with evidence what was kept.
@@ -97,6 +105,11 @@ def prove(
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
+    if every:
+        given.pop("engine", None)
+        if scenario or given or config:
+            fail("--all runs every scenario as it is: it takes --engine, --output, --no-control.")
+        run_all(output, (engine or "embedded").split(","), control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
     try:
@@ -131,6 +144,34 @@ def prove(
         for line in tidy():
             say(line)
     raise typer.Exit(int(outcome.exit))
+
+
+def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:
+    """Run every scenario on these engines, and end with what they come to."""
+    from holdfast.cli import prove_all  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
+    from holdfast.lab.parameters import APACHE, EMBEDDED  # noqa: PLC0415 - as above
+
+    for engine in engines:
+        if engine not in {EMBEDDED, APACHE}:
+            fail(f"--engine {engine}: it is {EMBEDDED} or {APACHE}.")
+    directory = output.absolute() if output else proofs_directory().parent / "matrix"
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    try:
+        with interrupted_once():
+            rows, page = prove_all.prove_all(
+                directory, engines, command=command_line(), control=control, say=say
+            )
+    except KeyboardInterrupt:
+        raise InterruptedCommandError(kept_in(directory)) from None
+    if as_json:
+        print(prove_all.as_json(directory), flush=True)
+    else:
+        print(f"Matrix:  {page}")
+    raise typer.Exit(int(worst(rows)))
 
 
 def print_list(*, as_json: bool) -> None:

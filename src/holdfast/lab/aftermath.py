@@ -10,6 +10,7 @@ from holdfast.judge.timeline import HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
+from holdfast.lab.report.words import ACTION_WORDS
 
 FAULTS_MAX = 12  # in the table
 LAST_READ = "final"  # the process that reads all of the run's topic at the end
@@ -157,6 +158,18 @@ class Recoveries:
                 self._processes.add(event.process)
                 latest.first.setdefault((event.process, event.partition), event.at_ms)
 
+    @property
+    def longest_ms(self) -> float | None:
+        """The longest that any client waited in any partition; None: nothing was to recover."""
+        return max(
+            (
+                at_ms - recovery.fault.at_ms
+                for recovery in self._faults
+                for at_ms in recovery.first.values()
+            ),
+            default=None,
+        )
+
     def table(self) -> Table | None:
         """From each fault to the first acknowledgement of what was sent after it, if any was."""
         if not self._faults:
@@ -169,7 +182,8 @@ class Recoveries:
                 for partition in partitions:
                     at_ms = recovery.first.get((process, partition))
                     cells.append("-" if at_ms is None else duration(at_ms - recovery.fault.at_ms))
-                rows.append([f"SIG{recovery.fault.action} {recovery.fault.node}", process, *cells])
+                fault = recovery.fault
+                rows.append([f"{ACTION_WORDS[fault.action]} {fault.node}", process, *cells])
         return Table(
             title="From the fault to the first acknowledgement of an event sent after it",
             header=["fault", "client", *(f"P{partition}" for partition in partitions)],

@@ -35,6 +35,7 @@ class PartResult:
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
+    recovered_ms: float | None = None  # the longest from a fault to an acknowledgement
     not_met: str | None = None  # what it is about, and did not come to pass
 
     @property
@@ -139,6 +140,7 @@ class Outcome:
         """For machines: everything but the evidence, which is in the history."""
         return {
             "scenario": self.scenario.name,
+            "engine": self.parameters.engine,
             "exit": int(self.exit),
             "verdict": self.verdict,
             "error": self.error,
@@ -174,6 +176,9 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         else None,
         "share_acknowledged": round(judgement.availability.share, 6),
         "gap_ms_longest": round(max(gaps, default=0.0), 1),
+        "recovered_ms_longest": None
+        if result.recovered_ms is None
+        else round(result.recovered_ms, 1),
         "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
         "checks": [
             {"name": c.name, "expected": c.expected, "seen": c.seen, "kept": c.kept}

@@ -191,6 +191,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
+        recovered_ms=recoveries.longest_ms,
         not_met=None if part.met is None else errors.missing(*part.met),
     )
 

@@ -7,11 +7,15 @@ escaped: drawings, and the data of their cursors.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.judge.groups.verdict import GROUP_MEANING
 from holdfast.judge.verdict import MEANING
 from holdfast.lab.report.values import ReportData
 from holdfast.lab.report.views import badge_of, expired, part_views, when
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MOMENTS_MAX = 400
 STILLS_MAX = 12
@@ -27,28 +31,36 @@ def write_report(path: Path, data: ReportData) -> None:
 
 def render_page(data: ReportData) -> str:
     """The whole page. Pure but for reading the templates that stand beside this module."""
+    return str(
+        templates()
+        .get_template("page.html")
+        .render(
+            data=data,
+            badge=badge_of(data.kept),
+            when=when(data.parts),
+            expired=expired(data.parts),
+            parts=part_views(data),
+            meanings=[(each.value, meaning) for each, meaning in MEANING.items()],
+            group_meanings=[(each.value, meaning) for each, meaning in GROUP_MEANING.items()],
+            moments_max=MOMENTS_MAX,
+            stills_max=STILLS_MAX,
+            examples_max=EXAMPLES_MAX,
+        )
+    )
+
+
+def templates() -> Environment:
+    """Return the templates of all pages."""
     from jinja2 import (  # noqa: PLC0415 - of the extra `lab`; a folder is judged without it
         Environment,
         PackageLoader,
         StrictUndefined,
     )
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("holdfast.lab.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
-        data=data,
-        badge=badge_of(data.kept),
-        when=when(data.parts),
-        expired=expired(data.parts),
-        parts=part_views(data),
-        meanings=[(each.value, meaning) for each, meaning in MEANING.items()],
-        group_meanings=[(each.value, meaning) for each, meaning in GROUP_MEANING.items()],
-        moments_max=MOMENTS_MAX,
-        stills_max=STILLS_MAX,
-        examples_max=EXAMPLES_MAX,
     )
