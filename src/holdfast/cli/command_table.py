@@ -45,6 +45,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "status",
         "Show the cluster's nodes and their health.",
     ),
+    "watch": (
+        "holdfast.cli.watch.watch_command",
+        "watch",
+        "Show leaders, replicas, lag and broken links as they change.",
+    ),
     "kill": ("holdfast.cli.local.local_cluster", "kill", "Send a signal to nodes."),
     "start": ("holdfast.cli.local.local_cluster", "start", "Start nodes that are down."),
     "enter": ("holdfast.cli.local.enter", "enter", "Run a command inside a cluster's network."),

@@ -162,10 +162,12 @@ class Sides:
         seen = sum(each["swallowed"] for each in found)
         return seen if seen >= count else 0
 
-    def slow(self, a: str, b: str, latency: str) -> None:
-        """Delay what passes between two nodes, each way."""
-        self._run.note(f"what passes between {a} and {b} takes {latency} more, each way")
-        self._links.slow(a, b, latency=latency)
+    def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
+        """Delay what passes between two nodes, or bound it, each way; return from when on."""
+        how = " and ".join(each for each in (latency and f"{latency} late", rate) if each)
+        self._run.note(f"the link between {a} and {b} is slowed: {how}, each way")
+        self._links.slow(a, b, latency=latency, rate=rate)
+        return time.monotonic() * 1000
 
     def lose(self, a: str, b: str, share: str) -> None:
         """Let a share of the packets between two nodes vanish."""

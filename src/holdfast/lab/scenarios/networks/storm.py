@@ -88,7 +88,7 @@ class Storm:
             self._look_past(node)
             self._sides.isolate(node, clients=False)
         elif each.deed is Deed.SLOW:
-            self._sides.slow(a, b, f"{each.amount}ms")
+            self._sides.slow(a, b, latency=f"{each.amount}ms")
         elif each.deed is Deed.LOSE:
             self._sides.lose(a, b, f"{each.amount}%")
         else:

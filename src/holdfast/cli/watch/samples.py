@@ -1,0 +1,209 @@
+"""One look at a local cluster: who leads, what is in sync, where logs end, which links are broken.
+
+Asks nodes over the observer's way, which no cut touches, and never for long: a node that does not
+answer is part of the picture. Groups are asked by a thread of its own, since theirs takes longer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Self
+
+from holdfast.clients.blocking_driver import Driver, DriverError, Peer
+from holdfast.clients.group_coordinators import Coordinators
+from holdfast.clients.group_descriptions import described, group_names
+from holdfast.clients.group_lags import lags_of
+from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.network.links.link_requests import is_whole
+from holdfast.cluster.probe import Snapshot, ask
+from holdfast.wire.administration import AdminError
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from holdfast.wire.well_known import LATEST
+
+ANSWER_S = 0.5
+GROUPS_S = 2.0  # between two looks at groups
+INTERNAL = "__"  # begins the names of topics of the cluster's own
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition at one moment. `end`: up to where it can be read; None: nobody says."""
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at everything. `at_s` is that of the wall's clock."""
+
+    at_s: float
+    nodes: Mapping[int, str]  # states of processes, by node
+    active: tuple[int, int] | None  # the active controller and its epoch
+    partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
+    links: Sequence[str] = ()  # those that are broken, in words
+    lags: Mapping[str, int | None] = field(default_factory=dict)  # by group
+
+
+class Sampler:
+    """Looks at one cluster again and again. A context manager."""
+
+    def __init__(self, cluster: LocalCluster, topics: Sequence[str]) -> None:
+        """`topics`: none for all but the cluster's own."""
+        self._cluster = cluster
+        self._topics = topics
+        self._peers: dict[int, Peer] = {}
+        self._groups = GroupLags(cluster.bootstrap_servers)
+
+    def __enter__(self) -> Self:
+        self._groups.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._groups.stop()
+        for peer in self._peers.values():
+            peer.close()
+
+    def look(self) -> Sample:
+        """Look now. ClusterError: there is no cluster any more."""
+        cluster = self._cluster
+        nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
+        quorum = cluster.quorum()
+        partitions = self._partitions()
+        ends = self._ends(partitions)
+        return Sample(
+            at_s=time.time(),
+            nodes=nodes,
+            active=None if quorum is None or quorum.leader < 0 else (quorum.leader, quorum.epoch),
+            partitions={
+                place: Partition(
+                    leader=found.leader,
+                    epoch=found.epoch,
+                    isr=found.isr,
+                    replicas=found.replicas,
+                    end=ends.get(place),
+                )
+                for place, found in partitions.items()
+            },
+            links=self._links(),
+            lags=self._groups.latest,
+        )
+
+    def _partitions(self) -> dict[TopicPartition, Partition]:
+        """Return what the broker says that knows of the latest elections: others may be cut off."""
+        latest: dict[TopicPartition, Partition] = {}
+        for node in self._cluster.record.brokers:
+            if self._cluster.state(node.id) != "running":
+                continue
+            answer: Snapshot | None = None
+            with suppress(ClusterError):
+                answer = ask(node.watch_address, self._topics or None, timeout_s=ANSWER_S)
+            for topic, found in {} if answer is None else answer.topics.items():
+                if topic.startswith(INTERNAL) and topic not in self._topics:
+                    continue
+                for number, state in found.items():
+                    known = latest.get((topic, number))
+                    if known is None or state.leader_epoch > known.epoch:
+                        latest[topic, number] = Partition(
+                            leader=state.leader,
+                            epoch=state.leader_epoch,
+                            isr=tuple(state.isr),
+                            replicas=tuple(state.replicas),
+                        )
+        return dict(sorted(latest.items()))
+
+    def _ends(self, partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, int]:
+        """Return up to where partitions can be read, as far as their leaders answer at once."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for place, found in partitions.items():
+            if found.leader >= 0:
+                by_leader.setdefault(found.leader, []).append(place)
+        ends: dict[TopicPartition, int] = {}
+        for leader, places in by_leader.items():
+            with suppress(DriverError, ClusterError):
+                ends |= self._ends_at(leader, places)
+        return ends
+
+    def _ends_at(self, leader: int, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        peer = self._peers.get(leader)
+        if peer is None or peer.is_stale():
+            host, port = self._cluster.node(leader).watch_address
+            peer = self._peers[leader] = Peer(host, port, "holdfast-watch", timeout_s=ANSWER_S)
+        topics: dict[str, list[int]] = {}
+        for topic, number in places:
+            topics.setdefault(topic, []).append(number)
+        asked = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=number, timestamp=LATEST)
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in topics.items()
+        ]
+        response = peer.send(ListOffsetsRequest(topics=asked))
+        return {
+            (topic.name, each.partition_index): each.offset
+            for topic in response.topics
+            for each in topic.partitions
+            if not each.error_code
+        }
+
+    def _links(self) -> list[str]:
+        if self._cluster.record.network is None:
+            return []
+        try:
+            links = self._cluster.links().status()["links"]
+        except ClusterError as error:
+            return [str(error)]
+        return [f"{link['from']} → {link['to']}" for link in links if not is_whole(link)]
+
+
+class GroupLags:
+    """Asks all groups how far they are behind, from `start` to `stop`; `latest` has the sums."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self.latest: Mapping[str, int | None] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="groups", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(GROUPS_S):
+            with (
+                suppress(DriverError, AdminError),
+                Driver(self._servers, "holdfast-watch", timeout_s=GROUPS_S) as driver,
+            ):
+                coordinators = Coordinators(driver, patience_s=GROUPS_S)
+                names = sorted(group_names(driver, patience_s=GROUPS_S))
+                there = {
+                    group: found
+                    for group, found in described(coordinators, names).items()
+                    if not isinstance(found, AdminError)
+                }
+                self.latest = {
+                    group: None
+                    if isinstance(rows, AdminError)
+                    else sum(row.lag for row in rows if row.lag is not None)
+                    for group, rows in lags_of(coordinators, there, patience_s=GROUPS_S).items()
+                }

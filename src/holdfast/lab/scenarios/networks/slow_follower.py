@@ -1,0 +1,82 @@
+"""A follower's link is too slow for what the leader takes: it is dropped, and comes back."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.lab.evidence import events_of
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.controllers import latency_table
+from holdfast.lab.steps.sides import AGAIN_S, Sides
+from holdfast.lab.steps.usual import begin
+from holdfast.lab.steps.wants import want, whole
+
+PARTITION = 0
+LAG_MS = 4000
+SIZE = 1000  # bytes of an event: three times as many a second as the slow link carries
+RATE = "60KB/s"
+DROPPED_S = LAG_MS / 1000 + 60  # for a follower that lags to be dropped, on a slow machine
+GOES_ON = "without the slow follower"
+
+
+def steps(run: Run) -> None:
+    """acks=all waits for the follower until it is dropped, and no longer."""
+    clients = begin(run)
+    bulk = run.start_producer("bulk", size=SIZE, rate=run.parameters.rate)
+    run.must_flow(bulk)
+    leader, slow, *others = run.replicas[PARTITION]
+    sides = Sides(run)
+    begin_ms = time.monotonic() * 1000
+    run.steady(clients.producer)
+    slowed_ms = sides.slow(str(leader), str(slow), rate=RATE)
+    dropped = run.expect(
+        f"{slow} is too slow, and is dropped",
+        {PARTITION: want(leader, (leader, *others))},
+        DROPPED_S,
+    )
+    dropped_ms = time.monotonic() * 1000
+    run.expect_flow(clients.raw, GOES_ON, SETTLE_S)
+    if not dropped:
+        return
+    run.steady(clients.producer, max(run.parameters.duration_s, 5.0))
+    healed_ms = sides.heal()
+    run.expect(f"{slow} is back", whole(run.replicas), AGAIN_S)
+    run.expect_flow(clients.producer, f"{slow} is back", SETTLE_S)
+    end_ms = time.monotonic() * 1000
+    run.stop_workers()
+    windows = {
+        "before": [(begin_ms, slowed_ms)],
+        "while the slow one is in sync": [(slowed_ms, dropped_ms)],
+        "without it": [(dropped_ms, healed_ms)],
+        "after healing": [(healed_ms, end_ms)],
+    }
+    histories = [worker.history for worker in (*clients.senders, bulk)]
+    run.tables.append(latency_table("Latency", events_of(histories), windows))
+
+
+SCENARIO = Scenario(
+    name="slow-follower",
+    summary="A follower's link is too slow for what the leader takes.",
+    text=(
+        "The link between the leader and one follower carries a third of what is sent. acks=all "
+        "waits for that follower, so latency rises, until replica.lag.time.max.ms is over: then it "
+        "is out of the ISR, and latency is what it was. Healed, it catches up and is back in. In "
+        "the control min.insync.replicas is 3: without the follower nothing is acknowledged."
+    ),
+    defaults=Parameters(
+        partitions=1, network=True, config={"replica.lag.time.max.ms": str(LAG_MS)}
+    ),
+    parts=(
+        Part(name="main", title="min ISR 2: it is dropped", steps=steps),
+        Part(
+            name="control",
+            title="Control: min ISR 3, so it can't be spared",
+            steps=steps,
+            change={"min_isr": 3},
+            breaks_check=GOES_ON,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
+)
