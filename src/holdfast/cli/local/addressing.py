@@ -42,8 +42,11 @@ def addressed(cluster: LocalCluster, who: Sequence[str], suited: Collection[Stat
 
 
 def place_named(cluster: LocalCluster, word: str) -> str:
-    """Return the name of a place, zone or group of the network; who leads just now is its id."""
-    return str(_single(cluster, word)) if ":" in word else word
+    """Return the name of a place, zone or group of the network; who leads just now is its id.
+
+    Several are joined by commas.
+    """
+    return ",".join(str(_single(cluster, one)) if ":" in one else one for one in word.split(","))
 
 
 def _single(cluster: LocalCluster, word: str) -> int:
