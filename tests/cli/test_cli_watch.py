@@ -7,10 +7,19 @@ Method: samples by hand; lines compared whole where they are what people read.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from holdfast.cli.watch.samples import Partition, Sample
 from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, frame
+from holdfast.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
 
 WELL = Partition(leader=1, epoch=0, isr=(1, 0, 2), replicas=(1, 0, 2), end=1000)
 FIRST = Sample(
@@ -85,3 +94,33 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
 
 def test_without_partitions_that_is_said() -> None:
     assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_cluster_is_watched_and_recorded(tmp_path: Path, run: Run) -> None:
+    """Method: a broker of our own with a topic; what is shown, and what is kept of it."""
+    directory, kept = tmp_path / "cluster", tmp_path / "looks.jsonl"
+    watching = ("watch", "--data-dir", str(directory), "--every", "0.1")
+    with LocalCluster.create(directory, brokers=1, combined=True, port=0) as cluster:
+        cluster.start()
+        servers = cluster.bootstrap_servers
+        made = run("topics", "--bootstrap-server", servers, "--create", "--topic", "seen")
+        assert made.status == 0, made.errors
+        shown = run(*watching, "--looks", "2", "--record", str(kept))
+        assert shown.status == 0, shown.errors
+        looks = [json.loads(line) for line in kept.read_text().splitlines()]
+        assert run(*watching, "--looks", "1", "no-such-topic").status == 0
+    assert len(looks) == 2
+    assert looks[-1]["active"][0] == 0
+    assert looks[-1]["partitions"]["seen-0"] == {
+        "leader": 0,
+        "epoch": 0,
+        "isr": [0],
+        "replicas": [0],
+        "end": 0,
+    }
+    assert shown.output.count("PARTITION ") == 2
+    assert "1 of 1 nodes run" in shown.output
+    assert run(*watching, "--looks", "0").status == 2
+    assert "--record" in run(*watching, "--record", str(tmp_path), "--looks", "1").errors
