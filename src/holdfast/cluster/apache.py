@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ HOME_VARIABLE: Final = "KAFKA_HOME"
 BROUGHT: Final = Path(".cache") / "apache-kafka"  # by `make apache`, in the project's folder
 OLDEST: Final = (4, 0)
 FORMAT_S: Final = 120.0
+_NONE: Final[Mapping[str, int]] = {}
 _JAR: Final = re.compile(r"kafka_2\.13-(\d+)\.(\d+)\.(\d+)\.jar")
 # As its own start script starts it, with a heap that lets six of them stand on one machine.
 _SERVER: Final = (
@@ -86,12 +87,14 @@ def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
     return [_java(), *_SERVER, "-cp", f"{record.kafka_home}/libs/*", *options]
 
 
-def format_nodes(record: ClusterRecord, features: Mapping[str, int]) -> None:
-    """Format every node's directory, all at once, as kafka-storage does. ClusterError."""
+def format_nodes(
+    record: ClusterRecord, nodes: Sequence[NodeRecord], features: Mapping[str, int] = _NONE
+) -> None:
+    """Format nodes' directories, all at once, as kafka-storage does. ClusterError."""
     assert record.kafka_home is not None
     flags = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
     begun = []
-    for node in record.nodes:
+    for node in nodes:
         (Path(node.config_file).parent / "log4j2.properties").write_text(_LOGGING)
         command = [_java(), *_TOOL, "-cp", f"{record.kafka_home}/libs/*", "kafka.tools.StorageTool"]
         command += ["format", "--cluster-id", record.cluster_id, "--config", node.config_file]
@@ -104,6 +107,13 @@ def format_nodes(record: ClusterRecord, features: Mapping[str, int]) -> None:
     for process in begun:
         output, _ = process.communicate(timeout=FORMAT_S)
         said.append(output)
-    for node, process, output in zip(record.nodes, begun, said, strict=True):
+    for node, process, output in zip(nodes, begun, said, strict=True):
         if process.returncode:
             raise ClusterError(f"Node {node.id} can't be formatted: {output.strip()}")
+
+
+def format_if_new(record: ClusterRecord, node: NodeRecord) -> None:
+    """Format a node whose disks are new: it refuses them, where one of ours does that by itself."""
+    data = Path(node.config_file).parent / "data"
+    if not (data / "meta.properties").exists():
+        format_nodes(record, [node])

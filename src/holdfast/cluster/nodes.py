@@ -204,6 +204,10 @@ def spawn(
     way: WayIn | None = None,
 ) -> NodeRecord:
     """Start a node's process, in its place if there is a way into one."""
+    if record.kafka_home is not None:
+        from holdfast.cluster import apache  # noqa: PLC0415 - only where its nodes are those
+
+        apache.format_if_new(record, node)
     arguments = command_of(record, node)
     if way is not None:
         arguments = [*way.prefix, *arguments]
@@ -243,7 +247,7 @@ def format_directories(record: ClusterRecord, features: Mapping[str, int]) -> No
     if record.kafka_home is not None:
         from holdfast.cluster import apache  # noqa: PLC0415 - only where its nodes are those
 
-        apache.format_nodes(record, features)
+        apache.format_nodes(record, record.nodes, features)
     elif features:
         _format_controllers(record, features)
 
