@@ -27,6 +27,7 @@ from mutations_redis import REDIS
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
+from mutations_splits import SPLITS
 from mutations_tables import TABLES
 from mutations_tools import TOOLS
 from mutations_waits import WAITS
@@ -40,6 +41,7 @@ MUTATIONS = (
     *RIM,
     *RIM_LOGS,
     *SESSIONS,
+    *SPLITS,
     *TOOLS,
     *BOUNDS,
     *PLACES,

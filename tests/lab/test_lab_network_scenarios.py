@@ -37,12 +37,19 @@ def _has_namespaces() -> None:
 
 @pytest.mark.usefixtures("_has_namespaces")
 def test_a_split_loses_what_only_the_cut_leader_acknowledged(tmp_path: Path) -> None:
-    main, control = proven(tmp_path, "split-brain", ["main", "control"]).results
+    main, alone, control = proven(tmp_path, "split-brain", ["main", "min-isr-1", "control"]).results
     leaders = [check.seen for check in main.checks if check.name.startswith("who leads")]
     assert leaders == ["1 for 1, in epoch 0; for the others 0, in epoch 1"] * 2
+    assert alone.evidence.judgement.counts.acknowledged
     assert [check.seen for check in control.checks if check.name == LOST] == ["the same"]
     assert control.failed_by.endswith("lost")
     assert (control.history.parent / "cut-leader").is_dir()
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_a_leader_without_followers_refuses(tmp_path: Path) -> None:
+    (refused,) = proven(tmp_path, "followers-cut", ["min-isr-2", "control"], control=False).results
+    assert refused.evidence.judgement.counts.refused == 20
 
 
 @pytest.mark.usefixtures("_has_namespaces")
