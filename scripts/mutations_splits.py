@@ -25,7 +25,8 @@ SPLITS: tuple[Mutation, ...] = (
         "a leader acts on the ISR that it has only proposed, in a split",
         "split-brain with min ISR 1: lost",
         REPLICATION,
-        "        return None if len(kept) == len(self.isr) else self._propose(Change.SHRINK, kept)\n",
+        "        return None if len(kept) == len(self.isr) else "
+        "self._propose(Change.SHRINK, kept)\n",
         "        if len(kept) == len(self.isr):\n            return None\n"
         "        proposal = self._propose(Change.SHRINK, kept)\n"
         "        self.isr = kept\n        return proposal\n",
@@ -47,7 +48,8 @@ SPLITS: tuple[Mutation, ...] = (
             ),
             Edit(
                 REPLICATION,
-                "        if self.maximal_isr_size >= self.min_insync:\n            return ErrorCode.NONE\n",
+                "        if self.maximal_isr_size >= self.min_insync:\n"
+                "            return ErrorCode.NONE\n",
                 "        if self.maximal_isr_size:\n            return ErrorCode.NONE\n",
             ),
         ),

@@ -230,9 +230,7 @@ def with_strays(record: ClusterRecord) -> ClusterRecord:
     for node in record.nodes:
         if state_of(node) is not State.DEAD:
             continue
-        words = command_of(record, node)
-        own = words[-2:] if record.kafka_home is not None else words[-4:]
-        for pid in processes.running(own):
+        for pid in processes.running(command_of(record, node)[-4:]):
             process = processes.identify(pid)
             if process is not None:
                 record = record.with_node(replace(node, pid=pid, process=process))
