@@ -10,7 +10,8 @@ from holdfast.lab.steps.usual import begin, elect_preferred, expect_only_flows
 from holdfast.lab.steps.wants import names, whole, without
 
 UPGRADED, KILLED = 1, 2
-GOES_ON = "goes on"  # in the name of each check that fails where none can be spared
+GOES_ON = "goes on"  # in the name of what fails where none can be spared
+REFUSED_S = 8.0  # for nothing to be acknowledged; clients wait longer
 
 
 def steps(run: Run) -> None:
@@ -48,6 +49,17 @@ def steps(run: Run) -> None:
     run.steady(producer)
 
 
+def none_to_spare(run: Run) -> None:
+    """Control: min ISR 3. One that is being upgraded is one too few for its partitions."""
+    producer, raw, _ = begin(run)
+    run.steady(producer)
+    run.fault("TERM", UPGRADED)
+    run.expect_flow(raw, f"{GOES_ON} while {UPGRADED} is upgraded", REFUSED_S)
+    run.start_node(UPGRADED)
+    run.expect("it is back", whole(run.replicas), 60.0)
+    run.expect_flow(producer, "it is back", SETTLE_S)
+
+
 def show(run: Run, gone: set[int], coincide: list[int]) -> None:
     rows = [
         [
@@ -83,7 +95,7 @@ SCENARIO = Scenario(
         Part(
             name="control",
             title="Control: min ISR 3, so none can be spared",
-            steps=steps,
+            steps=none_to_spare,
             change={"min_isr": 3},
             breaks_check=GOES_ON,
         ),

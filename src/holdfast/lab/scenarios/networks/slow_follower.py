@@ -8,7 +8,7 @@ from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.controllers import latency_table
+from holdfast.lab.steps.controllers import counts_of, expect_undisturbed, latency_table
 from holdfast.lab.steps.sides import AGAIN_S, Sides
 from holdfast.lab.steps.usual import begin
 from holdfast.lab.steps.wants import want, whole
@@ -37,10 +37,11 @@ def steps(run: Run) -> None:
         DROPPED_S,
     )
     dropped_ms = time.monotonic() * 1000
-    run.expect_flow(clients.raw, GOES_ON, SETTLE_S)
     if not dropped:
         return
-    run.steady(clients.producer, max(run.parameters.duration_s, 5.0))
+    counts = counts_of([clients.raw])
+    run.steady(clients.raw, max(run.parameters.duration_s, 3.0))
+    expect_undisturbed(run, GOES_ON, counts, [clients.raw])
     healed_ms = sides.heal()
     run.expect(f"{slow} is back", whole(run.replicas), AGAIN_S)
     run.expect_flow(clients.producer, f"{slow} is back", SETTLE_S)
