@@ -7,6 +7,7 @@ each other alone, and who stands beside one is told that one's address.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,13 +55,17 @@ class Event(NamedTuple):
     id: str
 
 
-def acknowledged_of(history: Path, begin_ms: float, end_ms: float) -> set[Event]:
-    """Return what a client sent in [begin_ms, end_ms) and was told is kept, whenever it was."""
+def acknowledged_of(
+    history: Path, begin_ms: float, end_ms: float, told_by_ms: float = math.inf
+) -> set[Event]:
+    """Return what a client sent in [begin_ms, end_ms) and was told is kept, before `told_by_ms`."""
     sent: set[str] = set()
     found: set[Event] = set()
     for event in events_of([history]):
         if isinstance(event, Send) and begin_ms <= event.at_ms < end_ms:
             sent.add(event.id)
+        elif event.at_ms >= told_by_ms:
+            break
         elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
             found.add(Event(event.partition, event.offset, event.id))
     return found

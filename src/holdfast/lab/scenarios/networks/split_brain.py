@@ -25,6 +25,7 @@ from holdfast.lab.steps.sides import (
     PATIENT,
     READING,
     Event,
+    Side,
     Sides,
     acknowledged_of,
 )
@@ -110,13 +111,13 @@ def split(run: Run) -> Cut:
     leader, *others = run.replicas[PARTITION]
     sides = Sides(run)
     near, far = sides.of(leader), sides.of(*others)
-    producer = run.start_producer(**far.flags, **PATIENT)
-    reader = run.start_readers(**far.flags, **READING)
     beside = run.start_raw(BESIDE, timeout_ms=ANSWER_MS, **near.flags)
     run.start_reader("reader-beside", module=RAW_READER, **near.flags)
-    for worker in (producer, beside):
-        run.must_flow(worker)
-    run.steady(producer)
+    run.must_flow(beside)
+    # Behind proxies everybody reaches the old leader, and stays with it while it answers: then
+    # those on the others' side come when another one leads.
+    clients = start_far(run, far) if sides.has_places else None
+    run.steady(beside)
 
     sides.look_past(leader)
     epoch = run.view.partitions[PARTITION].leader_epoch
@@ -127,6 +128,7 @@ def split(run: Run) -> Cut:
         run.parameters.noticed_s,
     )
     expect_two_leaders(run, sides, leader, epoch)
+    producer, reader = clients or start_far(run, far)
     run.expect_flow(producer, "the others go on", SETTLE_S)
     expect_consumed(run, reader, "on the others' side")
     remaining_s = CUT_SESSIONS * run.parameters.session_s - seconds_since(begin_ms)
@@ -167,6 +169,14 @@ def split(run: Run) -> Cut:
         )
     )
     return cut
+
+
+def start_far(run: Run, far: Side) -> tuple[Worker, Worker]:
+    """Start a producer and a reader on the others' side. LabError: nothing is acknowledged."""
+    producer = run.start_producer(**far.flags, **PATIENT)
+    reader = run.start_readers(**far.flags, **READING)
+    run.must_flow(producer)
+    return producer, reader
 
 
 def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int) -> None:
