@@ -59,6 +59,15 @@ PIPELINE_SCENARIOS: Final = (
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
 )
+# Scenarios in a network of its own, as above.
+_NETWORK: Final = (
+    "holdfast/cluster/network",
+    "holdfast/cluster/networked.py",
+    "holdfast/lab/scenarios/networks",
+    "holdfast/lab/steps/sides.py",
+    "holdfast/lab/steps/storm_plan.py",
+)
+NETWORK_SCENARIOS: Final = (*LAB, *_NETWORK)
 # Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
 DRIVER: Final = (
     "holdfast/pipelines",
@@ -94,9 +103,8 @@ SINK_KILLS: Final = (*DRIVER, "holdfast/lab/postgresql.py", *_SINK_KILLS, *_KILL
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/background.py",  # the files and the counting
     *_SINK_KILLS,
-    # Loaded for a cluster with a network of its own only, which no proof has yet.
-    "holdfast/cluster/network",
-    "holdfast/cluster/networked.py",
+    *_NETWORK,  # loaded for a cluster with a network of its own only
+    "holdfast/cluster/apache.py",  # and this for one of Apache Kafka's nodes
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
     "holdfast/clients/group_changes.py",

@@ -168,6 +168,7 @@ _GROUPS = {
 }
 # Spark queries: those that write a number of events, and those under which something dies.
 _WRITTEN = {"pipeline-data-gone", "pipeline-rebalanced", "pipeline-topic-recreated"}
+NETWORKS = {name for name, module in SCENARIOS.items() if module.startswith("networks.")}
 PIPELINES = {name for name in SCENARIOS if name.startswith("pipeline-")}
 _PIPELINES_KILLED = {
     "pipeline-broker-killed",

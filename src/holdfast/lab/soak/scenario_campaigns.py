@@ -10,12 +10,12 @@ from typing import Any
 
 from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.background import LAB, PIPELINE_SCENARIOS
+from holdfast.lab.background import LAB, NETWORK_SCENARIOS, PIPELINE_SCENARIOS
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import PIPELINES, SCENARIOS, load_scenario
+from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.mishaps import break_off, expect_running, failed
@@ -113,6 +113,13 @@ def _victims(run: Run, chance: random.Random) -> list[int]:
     return [chance.choice([node.id for node in run.cluster.nodes])]
 
 
+def exercised(scenario: str) -> tuple[str, ...]:
+    """Return the code that a scenario runs."""
+    if scenario in PIPELINES:
+        return PIPELINE_SCENARIOS
+    return NETWORK_SCENARIOS if scenario in NETWORKS else LAB
+
+
 CAMPAIGNS = (
     Campaign(
         name="random-kills",
@@ -127,7 +134,7 @@ CAMPAIGNS = (
             text=load_scenario(name).summary,
             runs=RUNS_OF_SCENARIO,
             run=proof_of(name),
-            exercises=PIPELINE_SCENARIOS if name in PIPELINES else LAB,
+            exercises=exercised(name),
         )
         for name in SCENARIOS
     ),
