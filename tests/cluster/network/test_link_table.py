@@ -88,7 +88,7 @@ def test_each_pair_is_by_itself(
 
 def test_names_joined_by_commas_are_one_side() -> None:
     together = link_table.isolate(PLAN, {}, "client-b,0")
-    by_one = link_table.isolate(PLAN, {}, "0") | link_table.isolate(PLAN, {}, "client-b")
+    by_one = {**link_table.isolate(PLAN, {}, "0"), **link_table.isolate(PLAN, {}, "client-b")}
     inside = {("0", "client-b"), ("client-b", "0")}
     assert together == {pair: link for pair, link in by_one.items() if pair not in inside}
     assert [place.name for place in PLAN.members("client-b,0,b")] == ["0", "1", "client-b"]
