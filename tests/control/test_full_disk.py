@@ -18,8 +18,8 @@ from holdfast.clients.replica_files import stored_batches
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.plan import with_config
 from holdfast.cluster.processes import State, wait_until
-from holdfast.lab.mounts import mount_small, resize, unmount
 from holdfast.lab.parameters import LabError
+from holdfast.lab.steps.mounts import mount_small, resize, unmount
 from holdfast.wire.administration import create_topic, reassign, reassignments
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.errors import ErrorCode

@@ -25,7 +25,7 @@ from holdfast.judge.history import (
     read_events,
 )
 
-VALUES: tuple[object, ...] = (7, 1234.5, 'ä \n"x', True, (2, 0, 1), False)
+VALUES: tuple[object, ...] = (7, 1234.5, 'ä \n"x', True, (2, 0, 1), False, (("a", "b"),))
 
 
 def example(kind: type[Event]) -> Event:

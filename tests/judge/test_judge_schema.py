@@ -44,6 +44,8 @@ OPTIONAL: dict[str, dict[str, object]] = {
     "replica_record": {"id": None, "key": None, "timestamp": None},
     "fault": {"detail": ""},
     "leader": {},
+    "claim": {},
+    "link": {},
     "isr": {},
     "note": {},
 }  # fmt: skip

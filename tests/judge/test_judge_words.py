@@ -91,6 +91,6 @@ def test_a_history_of_nothing_has_no_partition_to_speak_of() -> None:
 
 def test_what_is_done_to_a_node_has_its_words() -> None:
     assert {"KILL", "STOP", "exit"} == timeline.DOWN_ACTIONS
-    assert {"KILL", "STOP", "TERM"} == timeline.HURTS
-    assert {"start", "CONT"} == timeline.UP_ACTIONS
+    assert {"KILL", "STOP", "TERM", "CUT"} == timeline.HURTS
+    assert {"start", "CONT", "HEAL"} == timeline.UP_ACTIONS
     assert timeline.DISK == "DISK"

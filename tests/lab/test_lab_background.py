@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
-from holdfast.lab.scenario import PIPELINES, SCENARIOS
+from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS
 from holdfast.lab.soak.scenario_campaigns import CAMPAIGNS
 from holdfast.wire.messages import API_NAMES, module_name
 
@@ -159,17 +159,22 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
 
 
 def imports() -> grimp.ImportGraph:
-    """Who imports whom, without what a cluster loads only for a network of its own.
+    """Who imports whom, without what a cluster loads only for a network, or for Apache Kafka.
 
-    No proof gives it one; the assertion ends where one does.
+    No other proofs give it one; the assertion ends where one does.
     """
     soak = Path(background.__file__).parent / "soak"
-    assert not [file for file in soak.rglob("*.py") if "network=" in file.read_text()]
+    assert not [
+        file
+        for file in soak.rglob("*.py")
+        if any(word in file.read_text() for word in ("network=", "engine="))
+    ]
     graph = grimp.build_graph("holdfast", "pyspark_holdfast")
-    gate = "holdfast.cluster.local"
-    for name in graph.find_modules_directly_imported_by(gate):
-        if name.startswith("holdfast.cluster.network"):  # and networked
-            graph.remove_import(importer=gate, imported=name)
+    apart = ("holdfast.cluster.network", "holdfast.cluster.apache")  # and networked
+    for gate in ("holdfast.cluster.local", "holdfast.cluster.nodes"):
+        for name in graph.find_modules_directly_imported_by(gate):
+            if name.startswith(apart):
+                graph.remove_import(importer=gate, imported=name)
     return graph
 
 
@@ -206,6 +211,14 @@ def imports() -> grimp.ImportGraph:
             ],
         ),
         (
+            background.NETWORK_SCENARIOS,
+            [
+                "holdfast.lab.soak.scenario_campaigns",
+                *(f"holdfast.lab.scenarios.{SCENARIOS[name]}" for name in sorted(NETWORKS)),
+                "holdfast.node.__main__",
+            ],
+        ),
+        (
             background.DRIVER,
             ["holdfast.pipelines.stateful", "pyspark_holdfast", "holdfast.lab.soak.stateful_truth"],
         ),
@@ -237,6 +250,11 @@ def test_the_folders_hold_all_that_a_proof_imports(
 def test_a_campaign_of_pipelines_is_told_apart_by_what_it_says_it_exercises() -> None:
     named = {each.name for each in CAMPAIGNS if each.exercises == background.PIPELINE_SCENARIOS}
     assert named == set(PIPELINES)
+
+
+def test_a_campaign_of_networks_is_told_apart_as_well() -> None:
+    named = {each.name for each in CAMPAIGNS if each.exercises == background.NETWORK_SCENARIOS}
+    assert named == set(NETWORKS)
 
 
 def test_what_is_left_out_is_used_by_nothing_that_is_proven() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.mounts import KEPT
+from holdfast.lab.steps.mounts import KEPT
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -19,7 +19,7 @@ SIZE = 1 << 20
 PROGRAM = """
 import errno, os, sys
 from pathlib import Path
-from holdfast.lab import mounts
+from holdfast.lab.steps import mounts
 from holdfast.lab.parameters import LabError
 
 directory = Path(sys.argv[1])

@@ -38,7 +38,7 @@ def test_every_scenario_has_something_to_prove_and_a_control(name: str) -> None:
 def test_settings_that_steps_rely_on_are_refused(name: str) -> None:
     scenario = load_scenario(name)
     changed = {"brokers": 5, "partitions": 9, "acks": "0", "signal": "TERM", "min_isr": 1,
-               "replication_factor": 3, "elr": True}  # fmt: skip
+               "replication_factor": 3, "elr": True, "unclean": True, "controllers": 5}  # fmt: skip
     for flag in scenario.fixed:
         if changed[flag] != getattr(scenario.defaults, flag):
             with pytest.raises(LabError, match=flag.replace("_", "-")):

@@ -173,12 +173,14 @@ def test_a_client_that_ends_early_does_not_make_another_one_s_silence_a_broken_p
 def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: list[bool]) -> None:
     """Goal: a refusal to start is no mishap of the run; one that is only slow may be."""
 
-    def wait_serving(_node: int) -> None:
+    def wait_serving(_node: int, *, timeout_s: float) -> None:
+        assert timeout_s > 0
         raise ClusterError("it does not serve")
 
     scene = Scene()
     run = cast("Any", scene)
     run._observer = SimpleNamespace()
+    run._start_s = 30.0
     run.record_fault = lambda *_: None
     run.cluster = SimpleNamespace(
         start_node=lambda *_, **__: None, wait_serving=wait_serving, state=lambda _node: state

@@ -216,7 +216,7 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
 ) -> None:
     told: dict[str, Mapping[str, object]] = {}
     monkeypatch.setattr(
-        Run, "start_client", lambda _, name, _module, flags, _make: told.update({name: flags})
+        Run, "start_client", lambda _, name, _module, flags, *_rest: told.update({name: flags})
     )
     run: Any = object.__new__(Run)
     run.topic = "foo"

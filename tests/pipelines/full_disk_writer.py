@@ -29,7 +29,7 @@ from tests.pipelines import (
 )
 from tests.pipelines.parquet_writer import batch
 
-from holdfast.lab.mounts import mount_small, resize
+from holdfast.lab.steps.mounts import mount_small, resize
 from holdfast.pipelines.due import Rows, decide
 from holdfast.pipelines.sinks.store import FullDiskError, told_if_full
 

@@ -18,7 +18,7 @@ from holdfast.pipelines.fence import FencedError, folder_of
 from holdfast.pipelines.sinks.store import FullDiskError, told_if_full
 
 ROOT = Path(__file__).parent.parent.parent
-TRIES = "from pathlib import Path; from holdfast.lab.mounts import mount_small; "
+TRIES = "from pathlib import Path; from holdfast.lab.steps.mounts import mount_small; "
 
 
 def refuse_without_mounts(folder: Path) -> None:

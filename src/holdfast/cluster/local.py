@@ -182,6 +182,16 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
     def controller_ids(self) -> tuple[int, ...]:
         return tuple(node.id for node in self.record.controllers)
 
+    @property
+    def engine(self) -> str:
+        """Whose nodes these are, behind their count: " of Apache Kafka 4.3.1"; nothing for ours."""
+        home = self.record.kafka_home
+        if home is None:
+            return ""
+        from holdfast.cluster.apache import version  # noqa: PLC0415 - only for its nodes
+
+        return f" of Apache Kafka {'.'.join(map(str, version(home) or ()))}"
+
     def node(self, node_id: int) -> NodeRecord:
         """Return the record of one node. ClusterError when there is none of this id."""
         return self.record.node(node_id)

@@ -40,7 +40,6 @@ from holdfast.lab.steps.mishaps import refuse_dead
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
 from holdfast.wire import administration as admin
-from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
 
 T = TypeVar("T")
@@ -132,13 +131,8 @@ class Run:
             self.guard.close()
             raise LabError(f"the cluster did not start: {error}") from error
         took_ms = (time.monotonic() - self.begin_s) * 1000
-        whose = ""
-        if (home := self.cluster.record.kafka_home) is not None:
-            from holdfast.cluster.apache import version  # noqa: PLC0415 - only for its nodes
-
-            whose = f" of Apache Kafka {'.'.join(map(str, version(home) or ()))}"
-        count = self.parameters.brokers
-        self.note(f"{count} brokers{whose} serve, {took_ms:.0f} ms after their start")
+        count, engine = self.parameters.brokers, self.cluster.engine
+        self.note(f"{count} brokers{engine} serve, {took_ms:.0f} ms after their start")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -478,22 +472,6 @@ class Run:
                 raise
             self.observer.allow(node)
 
-    def elect(self, election: admin.Election = admin.Election.PREFERRED) -> None:
-        """Hold an election in all partitions."""
-        kind = election.name.lower()
-        self.note(f"{kind} election")
-        outcomes = self.ask(
-            admin.elect_leaders(election, {self.topic: self.partitions}),
-            "the election can't be asked for",
-        )
-        refused = {
-            partition: code
-            for (_, partition), (code, _) in outcomes.items()
-            if code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
-        }
-        if refused:
-            self.note(f"{kind} election refused: {refused}")
-
     def alter_topic(self, **configs: str) -> bool:
         """Set topic configs at run time; underscores stand for dots.
 
@@ -598,31 +576,6 @@ class Run:
             "; ".join(f"P{p}: {wanted[p]}" for p in found),
             "; ".join(f"P{p}: {state.only(wanted[p])}" for p, state in found.items()),
             kept=all(matches(wanted[p], state) for p, state in found.items()),
-        )
-
-    def expect_replicas(self, when: str) -> None:
-        """Check that the replica lists are as they were made: nothing is copied elsewhere."""
-        seen = {p: tuple(state.replicas) for p, state in self.view.partitions.items()}
-        self.check(
-            f"replica lists {when}",
-            lists_text(self.replicas),
-            lists_text(seen),
-            kept=seen == self.replicas,
-        )
-
-    def expect_handover(self, node: int, partitions: Sequence[int]) -> None:
-        """Check that a node which left cleanly had handed over before its process ended.
-
-        In the first look after its exit others must lead. If it had just died, its session would
-        still run, and it would still be named as the leader.
-        """
-        view = self.after_exit.get(node)
-        leaders = {p: view.partitions[p].leader for p in partitions} if view is not None else {}
-        self.check(
-            f"SIGTERM of {node}: {names(partitions)}, in the first look after its exit",
-            "led by another",
-            ", ".join(f"P{p}: leader {leader}" for p, leader in leaders.items()) or "no answer",
-            kept=bool(leaders) and not {-1, node} & set(leaders.values()),
         )
 
     def _reached(self, wanted: Mapping[int, Want], bound_s: float) -> bool:

@@ -176,17 +176,26 @@ _PIPELINES_KILLED = {
     "pipeline-driver-killed",
     "pipeline-executor-killed",
 }
+# Networks that break: what is counted there is what clients have sent meanwhile.
+_SPLITS = NETWORKS - {"followers-cut", "lost-acknowledgement"}
 # Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 IDLE: Mapping[str, frozenset[str]] = {
     "kills": frozenset(SCENARIOS)
     - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"}
     - _PIPELINES_KILLED,
     "count": frozenset(
-        _GROUPS | {"add-broker", "compacted-topic", "nearest-replica"} | (PIPELINES - _WRITTEN)
+        _GROUPS
+        | _SPLITS
+        | {"add-broker", "compacted-topic", "five-brokers", "nearest-replica"}
+        | (PIPELINES - _WRITTEN)
     ),
     "seed": frozenset(SCENARIOS) - {"storm"},
-    "rate": frozenset(_EXACT | _WRITTEN),
-    "duration_s": frozenset(_EXACT | {"rebalance-price", "retention"} | PIPELINES)
+    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut"}),
+    "duration_s": frozenset(
+        _EXACT
+        | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention"}
+        | PIPELINES
+    )
     - {"pipeline-database-down"},
 }
 

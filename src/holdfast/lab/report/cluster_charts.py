@@ -169,7 +169,7 @@ def _draw_replica(
     """Draw when one replica was in sync, and when it led."""
     timeline = scene.timeline
     changes = timeline.isrs.get(partition, [])
-    for change, following in zip(changes, [*changes[1:], None], strict=True):
+    for change, following in zip(changes, [*changes, None][1:], strict=True):
         if change.replicas and replica not in change.replicas:
             continue  # it doesn't hold the partition then
         end_ms = following.at_ms if following else timeline.end_ms

@@ -7,7 +7,13 @@ from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.closing import end_of
 from holdfast.lab.steps.moving import Mover, expect_even, share_table
-from holdfast.lab.steps.usual import elect_preferred, preload, start_clients
+from holdfast.lab.steps.usual import (
+    elect,
+    elect_preferred,
+    expect_same_replicas,
+    preload,
+    start_clients,
+)
 from holdfast.lab.steps.wants import lists_text, names, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -58,9 +64,9 @@ def steps(run: Run) -> None:
 def nothing_moves(run: Run) -> None:
     """Nobody reassigns: no replica is ever moved by itself."""
     producer = with_a_new_broker(run)
-    run.elect()
+    elect(run)
     run.steady(producer)
-    run.expect_replicas(f"{NEW} is there")
+    expect_same_replicas(run, f"{NEW} is there")
     expect_even(run, f"{EVEN} at the end")
 
 

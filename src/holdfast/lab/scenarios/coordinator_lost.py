@@ -13,7 +13,7 @@ from holdfast.lab.report.scales import duration
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.groups import begin_load, both, finish
-from holdfast.lab.steps.usual import bring_back
+from holdfast.lab.steps.usual import bring_back, elect
 from holdfast.lab.steps.wants import whole
 from holdfast.lab.workload_processes import Worker
 
@@ -60,7 +60,7 @@ def lose(run: Run, group: Group, action: str, producer: Worker) -> list[str]:
     else:
         bring_back(run, node, f"{group.name}: {node} is back after SIG{action}")
     group.expect_progress(f"{node} is back after SIG{action}")
-    run.elect()
+    elect(run)
     return [group.name, f"SIG{action} {node}", "-" if took_ms is None else duration(took_ms)]
 
 

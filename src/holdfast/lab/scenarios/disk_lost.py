@@ -8,7 +8,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import end_of
 from holdfast.lab.steps.dead_disks import replace_disk
-from holdfast.lab.steps.usual import elect_preferred, preload, start_clients, start_exact
+from holdfast.lab.steps.usual import elect, elect_preferred, preload, start_clients, start_exact
 from holdfast.lab.steps.wants import names, want, whole
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import Election
@@ -117,7 +117,7 @@ def only_copy(run: Run) -> None:
     run.start_node(second)
     run.steady_view(1.0)
     run.expect(f"{second} is back: it lacks events and must not lead", {0: want(-1)})
-    run.elect(Election.UNCLEAN)
+    elect(run, Election.UNCLEAN)
     run.expect(f"{second} was told to lead all the same", {0: want(second)}, 15.0)
     run.start_node(third)
     run.expect("all have what it has", {0: want(second, {first, second, third})}, 45.0)

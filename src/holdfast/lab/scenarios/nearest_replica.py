@@ -12,7 +12,7 @@ from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import bring_back, expect_consumed
+from holdfast.lab.steps.usual import bring_back, elect, expect_consumed
 from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
@@ -36,7 +36,7 @@ def steps(run: Run) -> None:
     expect_consumed(run, reader, f"{NEAR} is down")
     run.steady(producer)
     bring_back(run, NEAR)
-    run.elect()
+    elect(run)
     expect_consumed(run, reader, f"{NEAR} is back")
     # No share is expected here: librdkafka changes a partition's replica once a minute at most.
     watch(run, statistics, f"{NEAR} is back")

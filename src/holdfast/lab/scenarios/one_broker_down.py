@@ -6,7 +6,13 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
-from holdfast.lab.steps.usual import begin, bring_back, elect_preferred
+from holdfast.lab.steps.usual import (
+    begin,
+    bring_back,
+    elect_preferred,
+    expect_handover,
+    expect_same_replicas,
+)
 from holdfast.lab.steps.wants import without
 from holdfast.lab.workload_processes import Worker
 
@@ -34,13 +40,13 @@ def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
     run.expect(word, without(assignment, {victim}), parameters.noticed_s)
     led = [p for p, replicas in assignment.items() if replicas[0] == victim and len(replicas) > 1]
     if signal == "TERM" and led:
-        run.expect_handover(victim, led)
+        expect_handover(run, victim, led)
     # In-sync replicas without which a partition acknowledges nothing.
     needed = parameters.min_isr if parameters.acks == "all" else 1
     serving = [p for p, replicas in assignment.items() if len(set(replicas) - {victim}) >= needed]
     run.expect_flow(producer, f"while {word}", 20.0, serving)
     run.steady(producer)
-    run.expect_replicas(f"while {word}")
+    expect_same_replicas(run, f"while {word}")
     bring_back(run, victim)
     elect_preferred(run, producer)
     run.steady(producer)

@@ -7,7 +7,13 @@ from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.replication_factor_one import gone
 from holdfast.lab.steps.dead_disks import lose_replicas
 from holdfast.lab.steps.moving import Mover
-from holdfast.lab.steps.usual import bring_back, elect_preferred, preload, start_clients
+from holdfast.lab.steps.usual import (
+    bring_back,
+    elect_preferred,
+    expect_same_replicas,
+    preload,
+    start_clients,
+)
 from holdfast.lab.steps.wants import preferred, without
 
 PRELOAD_EVENTS = 10_000
@@ -25,7 +31,7 @@ def steps(run: Run) -> None:
     mover.begin(target)
     mover.wait()
     run.expect("each partition has three copies", preferred(target), 45.0)
-    run.expect_replicas("when it is done")
+    expect_same_replicas(run, "when it is done")
     run.expect_flow(producer, "each partition has three copies", 20.0)
     run.steady(producer, 1.0)
 

@@ -13,6 +13,7 @@ from holdfast.lab.steps.usual import (
     begin,
     bring_back,
     elect_preferred,
+    expect_handover,
     start_exact,
     tally,
 )
@@ -44,7 +45,7 @@ def restart(run: Run, node: int, producer: Worker) -> None:
     led = [p for p, state in run.view.partitions.items() if state.leader == node]
     run.fault("TERM", node)
     if led:
-        run.expect_handover(node, led)
+        expect_handover(run, node, led)
     expect_left(run, node)
     run.expect_flow(producer, f"{node} is down", 20.0)
     bring_back(run, node)

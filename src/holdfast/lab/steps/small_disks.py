@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 from shutil import copytree
 
-from holdfast.lab.mounts import mount_small, unmount
 from holdfast.lab.run import Run
 from holdfast.lab.steps.closing import log_directories
+from holdfast.lab.steps.mounts import mount_small, unmount
 
 SIZE_BYTES = 48 << 20
 SPARE_BYTES = 256 << 10  # what the events themselves may still take

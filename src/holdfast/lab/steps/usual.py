@@ -16,9 +16,10 @@ from holdfast.clients.workload.raw_producer import Outcome, RawProducer
 from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.steps.wants import names, preferred, whole
+from holdfast.lab.steps.wants import lists_text, names, preferred, whole
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire import administration as admin
+from holdfast.wire.errors import ErrorCode
 
 READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
 PRELOAD_BYTES = 1000  # of an event
@@ -106,7 +107,7 @@ def bring_back(run: Run, node: int, when: str | None = None) -> None:
 
 def elect_preferred(run: Run, producer: Worker, when: str = "after a preferred election") -> None:
     """Give leadership back to each partition's first replica, and check that events flow there."""
-    run.elect()
+    elect(run)
     run.expect(when, preferred(run.replicas))
     run.expect_flow(producer, when, 20.0)
 
@@ -170,3 +171,47 @@ def delete_records(run: Run, offsets: Mapping[int, int]) -> None:
             if isinstance(error, admin.AdminError) and error.code in DELETES_NOTHING:
                 run.allowed.refused(run.topic, partition, offset)
             raise LabError(f"the records can't be deleted: {error}") from error
+
+
+def elect(run: Run, election: admin.Election = admin.Election.PREFERRED) -> None:
+    """Hold an election in all partitions."""
+    kind = election.name.lower()
+    run.note(f"{kind} election")
+    outcomes = run.ask(
+        admin.elect_leaders(election, {run.topic: run.partitions}),
+        "the election can't be asked for",
+    )
+    refused = {
+        partition: code
+        for (_, partition), (code, _) in outcomes.items()
+        if code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+    }
+    if refused:
+        run.note(f"{kind} election refused: {refused}")
+
+
+def expect_handover(run: Run, node: int, partitions: Sequence[int]) -> None:
+    """Check that a node which left cleanly had handed over before its process ended.
+
+    In the first look after its exit others must lead. If it had just died, its session would
+    still run, and it would still be named as the leader.
+    """
+    view = run.after_exit.get(node)
+    leaders = {p: view.partitions[p].leader for p in partitions} if view is not None else {}
+    run.check(
+        f"SIGTERM of {node}: {names(partitions)}, in the first look after its exit",
+        "led by another",
+        ", ".join(f"P{p}: leader {leader}" for p, leader in leaders.items()) or "no answer",
+        kept=bool(leaders) and not {-1, node} & set(leaders.values()),
+    )
+
+
+def expect_same_replicas(run: Run, when: str) -> None:
+    """Check that the replica lists are as they were made: nothing is copied elsewhere."""
+    seen = {p: tuple(state.replicas) for p, state in run.view.partitions.items()}
+    run.check(
+        f"replica lists {when}",
+        lists_text(run.replicas),
+        lists_text(seen),
+        kept=seen == run.replicas,
+    )
