@@ -43,7 +43,7 @@ def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
     row = matrix.row_of(tmp_path, "embedded", "rack-loss")
     assert row is not None
     assert (row.word, row.share_acknowledged, row.gap_ms) == ("kept", 0.5, 3100.0)
-    assert row.lost_by_control == "20 lost"
+    assert row.controls_failed_by == "20 lost"
     assert row.folder == "embedded/rack-loss"
     assert matrix.is_done(row)
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.probe import PartitionState
 from holdfast.judge.checker import judge
-from holdfast.judge.history import LeaderChange, read_events
+from holdfast.judge.history import LeaderChange, LeaderClaim, read_events
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.isr_observer import Observer, View
 
@@ -43,6 +43,10 @@ class Watched:
             events = list(read_events(file))
         self.diverged = judge(events).judgement.count(Anomaly.DIVERGED)
         return [event.epoch for event in events if isinstance(event, LeaderChange)]
+
+    def claims(self) -> list[int]:
+        with self._path.open("rb") as file:
+            return [event.epoch for event in read_events(file) if isinstance(event, LeaderClaim)]
 
 
 @pytest.fixture
@@ -94,3 +98,33 @@ def test_a_broker_that_was_down_may_begin_with_an_older_view(watched: Watched) -
     watched.show(1, 5)
     assert watched.written() == [5]
     assert not watched.diverged
+
+
+def test_one_that_is_cut_off_is_asked_alone_until_it_says_what_the_others_say(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: each change of what it believes is told once; then nobody waits for it any more."""
+    said: list[int] = []
+    observer = watched.observer
+
+    def answer(_address: object, _topics: object, *, timeout_s: float) -> SimpleNamespace:
+        assert timeout_s > 0
+        state = SimpleNamespace(leader=0, leader_epoch=said[-1])
+        return SimpleNamespace(topics={"t": {0: state}})
+
+    monkeypatch.setattr("holdfast.lab.isr_observer.ask", answer)
+    watched.show(2, 5)
+    observer.avoid(1)
+    observer.ask_alone(1)
+    for epoch in (5, 5):  # it agrees, and is still cut off
+        said.append(epoch)
+        observer._listen(1)
+    observer.allow(1)
+    watched.show(2, 6)
+    said.append(5)
+    observer._listen(1)
+    assert list(observer._claims) == [1]
+    said.append(6)
+    observer._listen(1)
+    assert not observer._claims
+    assert watched.claims() == [5, 6]

@@ -104,9 +104,17 @@ def format_nodes(
             )
         )
     said = []
-    for process in begun:
-        output, _ = process.communicate(timeout=FORMAT_S)
-        said.append(output)
+    try:
+        for process in begun:
+            output, _ = process.communicate(timeout=FORMAT_S)
+            said.append(output)
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"Nodes are not formatted after {FORMAT_S:g} s.") from None
+    finally:
+        for process in begun:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
     for node, process, output in zip(nodes, begun, said, strict=True):
         if process.returncode:
             raise ClusterError(f"Node {node.id} can't be formatted: {output.strip()}")

@@ -74,7 +74,10 @@ class Observer:
         self.avoided.add(node)
 
     def ask_alone(self, node: int) -> None:
-        """Write down from now on, too, whom this node alone takes for the leader."""
+        """Write down, too, whom this node alone takes for the leader.
+
+        Until it is not avoided any more, and says what the others say.
+        """
         self._claims.setdefault(node, {})
 
     def allow(self, node: int) -> None:
@@ -111,8 +114,9 @@ class Observer:
             answer = ask(self._addresses[node], [self._topic], timeout_s=ASK_S)
         except ClusterError:
             return
-        known = self._claims[node]
-        states = {} if answer is None else answer.topics.get(self._topic, {})
+        if answer is None:
+            return
+        known, states = self._claims[node], answer.topics.get(self._topic, {})
         for number, state in states.items():
             said = state.leader, state.leader_epoch
             if known.get(number) != said:
@@ -120,6 +124,9 @@ class Observer:
                 leader, epoch = said
                 self._record(LeaderClaim, number, node=node, leader=leader, epoch=epoch)
         self._recorder.flush()
+        agreed = {n: (s.leader, s.leader_epoch) for n, s in self.view.partitions.items()}
+        if node not in self.avoided and known == agreed:
+            del self._claims[node]  # or it would be waited for when it stands still
 
     def _compare(self, view: View) -> None:
         partitions = dict(view.partitions)

@@ -32,7 +32,7 @@ class Row:
     share_acknowledged: float | None  # the least of all parts
     gap_ms: float | None  # the longest in which a partition acknowledged nothing
     recovered_ms: float | None  # the longest from a fault to an acknowledgement
-    lost_by_control: str  # by what each control failed, as it must
+    controls_failed_by: str  # by what each control failed, as it must
     folder: str  # of the run, from the page
 
     @property
@@ -61,7 +61,7 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
             share_acknowledged=_least(part["share_acknowledged"] for part in proofs),
             gap_ms=_most(part["gap_ms_longest"] for part in proofs),
             recovered_ms=_most(part["recovered_ms_longest"] for part in proofs),
-            lost_by_control="; ".join(map(_failure, controls)),
+            controls_failed_by="; ".join(map(_failure, controls)),
             folder=str(folder.relative_to(directory)),
         )
     except (OSError, ValueError, KeyError, TypeError):

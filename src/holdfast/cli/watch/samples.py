@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
@@ -89,14 +89,7 @@ class Sampler:
             nodes=nodes,
             active=None if quorum is None or quorum.leader < 0 else (quorum.leader, quorum.epoch),
             partitions={
-                place: Partition(
-                    leader=found.leader,
-                    epoch=found.epoch,
-                    isr=found.isr,
-                    replicas=found.replicas,
-                    end=ends.get(place),
-                )
-                for place, found in partitions.items()
+                place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
             links=self._links(),
             lags=self._groups.latest,

@@ -17,6 +17,7 @@ from holdfast.lab.steps.controllers import (
     expect_undisturbed,
     wait_quorum_whole,
 )
+from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.sides import Sides
 from holdfast.lab.steps.usual import begin, expect_consumed
 
@@ -81,6 +82,7 @@ class Cuts:
             state = ask_one(*node.voter_watch_address)
             return state is None or state.leader != before.leader
 
+        expect_running(run, f"while {name}")  # one that has ended says nothing, either
         resigned = run.soon(humble, CHANGE_S)
         run.check(
             f"{name}: what it says of itself",

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
 from holdfast.lab.steps.controllers import wait_quorum_whole
 from holdfast.lab.steps.dead_disks import replace_disk
+from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.sides import (
     AGAIN_S,
     ANSWER_MS,
@@ -162,8 +163,10 @@ def steps(run: Run) -> None:
     storm = Storm(run, sides)
     storm.blow(planned)
     sides.heal()
+    refuse_if(not storm.done, f"nothing was done in {parameters.duration_s:g} s: --duration more")
     run.note("the storm is over: everything is healed, and every node runs")
     wait_quorum_whole(run)
+    expect_running(run, "after the storm")
     run.expect("after the storm", whole(run.replicas), AGAIN_S + SETTLE_S)
     for worker in (producer, *clients):
         run.expect_flow(worker, f"{worker.name}, after the storm", AGAIN_S)
