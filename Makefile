@@ -54,7 +54,7 @@ test: $(VENV)/.classes ## the whole test suite
 	@$(PYTEST) -m "not apache" -n auto $(SLOWEST) $(ARGS)
 
 quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
-	@HOLDFAST_TEST_CHUNKS=5 $(PYTEST) -m "not apache and not process" -n logical $(SLOWEST) $(ARGS)
+	@HOLDFAST_TEST_CHUNKS=4 $(PYTEST) -m "not apache and not process" -n logical $(SLOWEST) $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.lanes import Lanes, cores
+from tests.lanes import SPARE_WORKERS, Lanes, cores
 
 import spark_classes
 
@@ -29,8 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return for `-n auto` one more than there are cores: tests/lanes.py says what it may do."""
-    return cores() + int(config.option.numprocesses == "auto")
+    """Return for `-n auto` more than there are cores: tests/lanes.py says what they may do."""
+    return cores() + (SPARE_WORKERS if config.option.numprocesses == "auto" else 0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,8 +9,9 @@
   turn. A run says at its end whose mark is not true.
 
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
-slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
-cores. It starts no processes, and works while the others wait for theirs.
+slow ones each for itself; quick ones by their file. Tests with processes mostly wait, so `-n auto`
+has two workers more than cores: one takes what has processes and is not serial, the other one what
+has none, while all others wait.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
 GIVE_WAY_MOST = 19
 PATIENCE_S = 1800  # with who gives way to all others, in the place of a test's own bound
+SPARE_WORKERS = 2  # more than there are cores, where workers wait
 SERIAL = "serial"
 PROCESSES = "processes of "
 
@@ -107,7 +109,7 @@ class Lanes:
             return
         if any(is_serial(item) for item in session.items):
             self._gives_way = GIVE_WAY
-            if number(self.worker["workerid"]) >= cores():
+            if number(self.worker["workerid"]) > cores():
                 self._gives_way = GIVE_WAY_MOST
                 for item in session.items:
                     item.add_marker(pytest.mark.timeout(PATIENCE_S), append=False)
@@ -138,8 +140,9 @@ class Lanes:
 
             def _assign_work_unit(self, node: Any) -> None:
                 if number(node.gateway.id) >= cores():
-                    pure = (name for name in self.workqueue if not starts_processes(name))
-                    found = next(pure, None)
+                    last = number(node.gateway.id) > cores()
+                    refused = starts_processes if last else is_serial_group
+                    found = next((name for name in self.workqueue if not refused(name)), None)
                     if found is None:
                         node.shutdown()
                         return
@@ -230,9 +233,14 @@ def group(item: pytest.Item) -> str:
     return str(path)
 
 
+def is_serial_group(name: str) -> bool:
+    """Return whether it is a line of those that run one after the other."""
+    return name.startswith(SERIAL)
+
+
 def starts_processes(name: str) -> bool:
     """Return whether the tests of a group do."""
-    return name.startswith((SERIAL, PROCESSES))
+    return is_serial_group(name) or name.startswith(PROCESSES)
 
 
 def turn(item: pytest.Item) -> int:

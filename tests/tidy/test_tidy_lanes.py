@@ -1,8 +1,8 @@
 """Each test runs in the lane that is its own, whatever plugin does the work.
 
-Goal: nothing that kills nodes runs beside its like, nothing starts a process unsaid, and the worker
-beyond the cores starts none. Method: a made-up suite in a run of its own, which writes down who ran
-what.
+Goal: nothing that kills nodes runs beside its like, nothing starts a process unsaid, and of the two
+workers beyond the cores one runs nothing serial and the other one starts no process. Method: a
+made-up suite in a run of its own, which writes down who ran what.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, PATIENCE_S, cores
+from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, PATIENCE_S, SPARE_WORKERS, cores
 
 ROOT = Path(__file__).resolve().parents[2]
 INI = """
@@ -93,7 +93,7 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
         (suite / name).mkdir()
         (suite / name / f"test_{name}.py").write_text(WITH_PROCESSES.format(name=name))
     (suite / "test_ordinary.py").write_text(ORDINARY)
-    workers = str(cores() + 1)
+    workers = str(cores() + SPARE_WORKERS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "-q", str(suite)],
         cwd=suite,
@@ -121,7 +121,8 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
     assert len(of("other")) == 1, "on several workers"
     assert cores() == 1 or not of("other") & of("one", "two", "three"), "one waits for the other"
     assert {nice for _, nice in of("one", "two", "three", "other")} == {base}
-    beyond = f"gw{cores()}"
+    spare, beyond = f"gw{cores()}", f"gw{cores() + 1}"
+    assert spare not in {worker for worker, _ in of("one", "two", "three", "other")}
     assert {(worker == beyond, int(bound)) for worker, _, bound in wrote.values()} == {
         (True, PATIENCE_S),
         (False, 60),
