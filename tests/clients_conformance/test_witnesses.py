@@ -109,11 +109,11 @@ def sent(target: Target, topic: str, path: Path) -> list[Event]:
     return send(target, topic, path, NO_TIMESTAMP)
 
 
-def read_raw(target: Target, topic: str, path: Path, last: int) -> None:
+def read_raw(target: Target, topic: str, path: Path, last: int, *, early: bool = False) -> None:
     """Let the raw reader read from offset 0 until it was given the last."""
     stopping = threading.Event()
     with Recorder(path, "raw") as recorder:
-        reader = RawConsumer(target.bootstrap, topic, 0, recorder)
+        reader = RawConsumer(target.bootstrap, topic, 0, recorder, early_watermark=early)
         thread = threading.Thread(target=reader.run, args=(stopping,))
         thread.start()
         try:
@@ -137,6 +137,18 @@ def read_to_end(target: Target, topic: str, path: Path) -> Reading:
     with Recorder(options.history, "end") as recorder:
         assert VerifiableConsumer(options, recorder).run()
     return options
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_high_watermark_bounds_an_answer_of_whom_it_is_said(
+    target: Target, new_topic: Callable[[], str], tmp_path: Path, early: bool
+) -> None:
+    """Goal: no record of Apache Kafka is called uncommitted by a watermark older than the read."""
+    topic = new_topic()
+    sent(target, topic, tmp_path / "sent.jsonl")
+    read_raw(target, topic, tmp_path / "raw.jsonl", COUNT - 1, early=early)
+    given = [each for each in events(tmp_path / "raw.jsonl") if isinstance(each, Delivered)]
+    assert [each.committed_end for each in given] == [None if early else COUNT] * COUNT
 
 
 def test_a_partition_that_never_tells_its_end_hides_no_other(

@@ -316,8 +316,8 @@ class Run:
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
         reader = self.start_reader(**flags)
-        place = flags.get("place")
-        self.start_reader("raw-reader", module=RAW_READER, place=place)
+        early = {"early_watermark": True} if self.parameters.engine == APACHE else {}
+        self.start_reader("raw-reader", module=RAW_READER, place=flags.get("place"), **early)
         return reader
 
     def start_reader(

@@ -1,9 +1,10 @@
 """A reader that believes nothing: it fetches by hand and notes the high watermark it was told.
 
 librdkafka shows records, not the watermark that stood in the same answer; with it the judge can
-say whether a record was handed out before it was committed. One thread a partition, from the
-beginning; a position that the cluster no longer knows becomes a `position` event. A process of
-its own: `python -m holdfast.clients.workload.raw_consumer --help`.
+say whether a record was handed out before it was committed. (Apache Kafka's brokers take that
+watermark before they read: what they name bounds nothing, and is not written down.) One thread a
+partition, from the beginning; a position that the cluster no longer knows becomes a `position`
+event. A process of its own: `python -m holdfast.clients.workload.raw_consumer --help`.
 """
 
 from __future__ import annotations
@@ -45,13 +46,19 @@ class RawConsumer:
         recorder: Recorder,
         *,
         create_time: bool = False,
+        early_watermark: bool = False,
     ) -> None:
-        """`create_time`: the topic's timestamps are its producers', so any is written down."""
+        """`create_time`: the topic's timestamps are its producers', so any is written down.
+
+        `early_watermark`: brokers note the high watermark that they answer with before they read,
+        up to a newer one if there is one by then (Apache Kafka's `Partition.readRecords`).
+        """
         self._driver = Driver(bootstrap, recorder.process, timeout_s=TIMEOUT_S)
         self._topic = topic
         self._partition = partition
         self._recorder = recorder
         self._create_time = create_time
+        self._early_watermark = early_watermark
         self._next = 0
         self._refresh = True
         self.failure: str | None = None
@@ -118,7 +125,7 @@ class RawConsumer:
             self._next = max(self._next, header.base_offset + header.last_offset_delta + 1)
         return True
 
-    def _deliver(self, batch: memoryview, header: BatchHeader, committed_end: int) -> None:
+    def _deliver(self, batch: memoryview, header: BatchHeader, watermark: int) -> None:
         for record in read_records(batch):
             if record.offset < self._next:
                 continue  # a batch is sent whole, though it begins before the offset asked for
@@ -132,7 +139,7 @@ class RawConsumer:
                 key=None if record.key is None else record.key.decode(errors="replace"),
                 timestamp=self._timestamp(header, record.timestamp),
                 epoch=header.leader_epoch,
-                committed_end=committed_end,
+                committed_end=None if self._early_watermark else watermark,
             )
 
     def _timestamp(self, header: BatchHeader, of_record: int) -> int | None:
@@ -155,6 +162,11 @@ class RawConsumer:
 def main(arguments: list[str]) -> int:
     parser = client_parser("raw_consumer", __doc__, process="raw-reader")
     parser.add_argument("--create-time", action="store_true", help=CREATE_TIME)
+    parser.add_argument(
+        "--early-watermark",
+        action="store_true",
+        help="an answer's high watermark may be older than its records, as Apache Kafka's",
+    )
     found = parser.parse_args(arguments)
     stopping = threading.Event()
     on_stop(stopping.set)
@@ -166,6 +178,7 @@ def main(arguments: list[str]) -> int:
                 partition,
                 recorder,
                 create_time=found.create_time,
+                early_watermark=found.early_watermark,
             )
             for partition in range(found.partitions)
         ]
