@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench spark-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test test-whole quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench spark-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,10 @@ SLOWEST := --durations 15 --durations-min 5
 # Hundreds of nodes are started: each would compile its modules again where nothing may be kept.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-test: $(VENV)/.classes ## the whole test suite
+test: $(VENV)/.classes ## the test suite; of its longest tests a third, another one with each state of the code
+	@$(PYTEST) -m "not apache" -n auto --in-turns $(SLOWEST) $(ARGS)
+
+test-whole: $(VENV)/.classes ## the whole test suite
 	@$(PYTEST) -m "not apache" -n auto $(SLOWEST) $(ARGS)
 
 quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds

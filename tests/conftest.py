@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.lanes import SPARE_WORKERS, Lanes, cores
+from tests.lanes import Lanes, cores
 
 import spark_classes
 
@@ -25,12 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what golden transcripts gave into their files; review it as a diff",
     )
+    parser.addoption(
+        "--in-turns",
+        action="store_true",
+        help="of the tests marked `turns` only those whose turn it is with this state of the code",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return for `-n auto` more than there are cores: tests/lanes.py says what they may do."""
-    return cores() + (SPARE_WORKERS if config.option.numprocesses == "auto" else 0)
+    """Return for `-n auto` one more than there are cores: tests/lanes.py says what it may do."""
+    return cores() + int(config.option.numprocesses == "auto")
 
 
 def pytest_configure(config: pytest.Config) -> None:

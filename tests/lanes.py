@@ -8,10 +8,13 @@
 - `slow`: over 250 ms, of CPU time where no process is started: a worker may have to wait for its
   turn. A run says at its end whose mark is not true.
 
+- `turns`: it is long, and one of many of its kind. With `--in-turns` (`make test`) a third of these
+  run, another third with each state of the code, as fresh seeds do; without it all of them.
+
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
-slow ones each for itself; quick ones by their file. Tests with processes mostly wait, so `-n auto`
-has two workers more than cores: one takes what has processes and is not serial, the other one what
-has none, while all others wait.
+slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
+cores, which gives way to all others: first it takes what starts no processes, while the others wait
+for theirs, and then what is not serial.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
 GIVE_WAY_MOST = 19
 PATIENCE_S = 1800  # with who gives way to all others, in the place of a test's own bound
-SPARE_WORKERS = 2  # more than there are cores, where workers wait
+TURNS = 3  # states of the code in which each test of `turns` runs once
 SERIAL = "serial"
 PROCESSES = "processes of "
 
@@ -51,6 +54,8 @@ class Lanes:
     """One run's; in each worker, and in the process that they report to."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._in_turns: bool = getattr(config.option, "in_turns", False)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         if self.worker is None:
             self._groups = Path(tempfile.mkdtemp(prefix="holdfast-lanes-")) / "groups.json"
@@ -100,8 +105,19 @@ class Lanes:
         for item in items:
             if is_serial(item) or uses_process(item):
                 item.add_marker(pytest.mark.process)
+        if self._in_turns:
+            self._leave_out(items)
         if self.worker is not None:
-            items.sort(key=turn)
+            items.sort(key=place)
+
+    def _leave_out(self, items: list[pytest.Item]) -> None:
+        """Leave out those whose turn it is not. The same ones for everybody who has this code."""
+        long = sorted(item.nodeid for item in items if item.get_closest_marker("turns"))
+        later = {nodeid for at, nodeid in enumerate(long) if (at + FIRST) % TURNS}
+        if later:
+            left_out = [item for item in items if item.nodeid in later]
+            items[:] = [item for item in items if item.nodeid not in later]
+            self._config.hook.pytest_deselected(items=left_out)
 
     @pytest.hookimpl(tryfirst=True)  # before xdist tells the other process what there is
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -109,7 +125,7 @@ class Lanes:
             return
         if any(is_serial(item) for item in session.items):
             self._gives_way = GIVE_WAY
-            if number(self.worker["workerid"]) > cores():
+            if number(self.worker["workerid"]) >= cores():
                 self._gives_way = GIVE_WAY_MOST
                 for item in session.items:
                     item.add_marker(pytest.mark.timeout(PATIENCE_S), append=False)
@@ -140,9 +156,9 @@ class Lanes:
 
             def _assign_work_unit(self, node: Any) -> None:
                 if number(node.gateway.id) >= cores():
-                    last = number(node.gateway.id) > cores()
-                    refused = starts_processes if last else is_serial_group
-                    found = next((name for name in self.workqueue if not refused(name)), None)
+                    left = [name for name in self.workqueue if not name.startswith(SERIAL)]
+                    pure = (name for name in left if not name.startswith(PROCESSES))
+                    found = next(pure, left[0] if left else None)
                     if found is None:
                         node.shutdown()
                         return
@@ -181,6 +197,8 @@ class Lanes:
         chunks = sum(
             len(cases) for name, cases in self.seconds.items() if "fresh_seeds_are_clean" in name
         )
+        if self._in_turns:
+            write(f"in turns: of the tests marked so one in {TURNS} ran; all: make test-whole")
         if chunks:
             write(
                 f"simulator: {chunks * SEEDS} fresh seeds of {FIRST} to "
@@ -233,17 +251,7 @@ def group(item: pytest.Item) -> str:
     return str(path)
 
 
-def is_serial_group(name: str) -> bool:
-    """Return whether it is a line of those that run one after the other."""
-    return name.startswith(SERIAL)
-
-
-def starts_processes(name: str) -> bool:
-    """Return whether the tests of a group do."""
-    return is_serial_group(name) or name.startswith(PROCESSES)
-
-
-def turn(item: pytest.Item) -> int:
+def place(item: pytest.Item) -> int:
     """Return the place in the order: what takes long begins early, so that all end together."""
     if is_serial(item):
         return 0

@@ -46,7 +46,13 @@ from holdfast.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.turns,
+    pytest.mark.process,
+    pytest.mark.serial,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
 
 GROUPS = 20_000
 PARTITIONS = 50

@@ -30,6 +30,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.wire.administration import create_topic
 
 pytestmark = [
+    pytest.mark.turns,
     pytest.mark.process,
     pytest.mark.serial("groups"),
     pytest.mark.slow,

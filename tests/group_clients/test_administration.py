@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from tests.group_clients.members import Client, Committed, Member, read, share, until
 from tests.group_clients.records import produce
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

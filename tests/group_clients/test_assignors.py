@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.group_clients.members import Client, Member, share
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

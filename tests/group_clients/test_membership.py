@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.group_clients.members import REFUSALS, Member, read, share, until
 from tests.group_clients.records import produce
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

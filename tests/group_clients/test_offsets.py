@@ -12,7 +12,7 @@ import pytest
 from tests.group_clients.members import Client, Committed, Member, read, share, until
 from tests.group_clients.records import produce
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

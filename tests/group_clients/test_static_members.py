@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.group_clients.members import SESSION_MS, Client, Member, share, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

@@ -17,6 +17,7 @@ from holdfast.lab.steps.group_results import ONCE
 from holdfast.lab.steps.groups import PROTOCOLS
 
 pytestmark = [
+    pytest.mark.turns,
     pytest.mark.serial("groups"),
     pytest.mark.slow,
     pytest.mark.process,

@@ -184,6 +184,7 @@ def second_round(log: Log, checkpoint: int) -> list[Record]:
     return records_of(log)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("death", DEATHS)
 def test_who_dies_in_a_round_loses_nothing(death: str) -> None:
@@ -233,6 +234,7 @@ def died(runtime: Runtime, log: Log, operations: int, checkpoint: int) -> tuple[
     return done, True
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("death", ["torn", "scattered"])
 def test_who_dies_in_recovery_loses_nothing(death: str) -> None:
@@ -300,6 +302,7 @@ def turns_of(compaction: Compaction, count: int) -> tuple[Any, Turn, bool]:
     return steps, wanted, False
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "reset"])
 @pytest.mark.parametrize("death", DEATHS)

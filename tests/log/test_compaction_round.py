@@ -168,6 +168,7 @@ def check_segments(log: Log) -> None:
         assert segment.is_sealed
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize(("compactor", "is_aside"), WAYS)
 @settings(deadline=None, max_examples=60)

@@ -582,6 +582,7 @@ def test_a_load_that_fails_costs_no_other_directory_its_mark(failing: str) -> No
     virtual(body)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [None, 1], ids=["for good", "once"])
 @pytest.mark.parametrize("when", ["load", "close"])

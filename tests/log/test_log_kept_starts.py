@@ -86,6 +86,7 @@ async def begun(runtime: Runtime) -> tuple[LogDirectories, Log]:
 @pytest.mark.parametrize(
     "meanwhile", [nothing, another_is_cut, is_cut_and_grows, is_deleted, moves_by_itself]
 )
+@pytest.mark.turns
 @pytest.mark.parametrize("after", range(MOMENTS // 2))
 def test_what_is_told_survives_a_power_cut(meanwhile: Meanwhile, after: int) -> None:
     for moment in range(MOMENTS):
@@ -110,6 +111,7 @@ def test_what_is_told_survives_a_power_cut(meanwhile: Meanwhile, after: int) -> 
 
 
 @pytest.mark.parametrize("meanwhile", [nothing, another_is_cut, is_cut_and_grows, moves_by_itself])
+@pytest.mark.turns
 @pytest.mark.parametrize("after", range(MOMENTS // 2))
 def test_it_is_told_in_the_end(meanwhile: Meanwhile, after: int) -> None:
     async def body(runtime: Runtime) -> None:
@@ -127,6 +129,7 @@ def test_it_is_told_in_the_end(meanwhile: Meanwhile, after: int) -> None:
     virtual(body)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("superseded_after", range(MOMENTS // 2))
 def test_a_checkpoint_under_way_that_says_it_already_will_do(superseded_after: int) -> None:
     async def body(runtime: Runtime) -> None:
@@ -145,6 +148,7 @@ def test_a_checkpoint_under_way_that_says_it_already_will_do(superseded_after: i
     virtual(body)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("after", range(MOMENTS // 2))
 def test_after_the_end_nothing_is_begun(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_keeper, "SLICE", 1)

@@ -20,7 +20,7 @@ from struct import pack
 import pytest
 from tests.log.log_kit import make_batch
 
-from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.blocking_driver import Driver, NoLeaderError
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import State, wait_until
 from holdfast.config.figures import ANSWER_BYTES, CONNECTIONS_UNFINISHED, REQUEST_BYTES
@@ -91,13 +91,25 @@ def produce(driver: Driver, topic: str, size: int = MB) -> None:
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
+def id_of(driver: Driver, topic: str) -> bytes:
+    """A topic's id, once the broker that is asked has heard of it."""
+
+    def told() -> bytes | None:
+        try:
+            return driver.topic_id(topic)
+        except NoLeaderError:
+            return None
+
+    return wait_until(told, timeout_s=30, what=f"a broker that knows {topic}")
+
+
 def fetch(driver: Driver, topic: str, size: int) -> FetchRequest:
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size)
     return FetchRequest(
         max_wait_ms=60_000,
         min_bytes=1,
         max_bytes=size,
-        topics=[FetchTopic(topic_id=driver.topic_id(topic), partitions=[wanted])],
+        topics=[FetchTopic(topic_id=id_of(driver, topic), partitions=[wanted])],
         session_epoch=-1,
     )
 

@@ -26,7 +26,7 @@ from tests.pipelines.spark_cluster import (
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.turns, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 SECRET = "swordfish-7f3a91"
 # The broker asks for no password; but who is given one has to find it, and reads over librdkafka.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from tests.pipelines.bench import Bench
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.turns, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 AVAILABLE_NOW = {"availableNow": True}
 wait = partial(wait_until, timeout_s=120)

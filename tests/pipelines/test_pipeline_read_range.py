@@ -45,7 +45,7 @@ Settings = tuple[tuple[str, str], ...]
 WAYS: dict[str, Settings] = {"ours": (), "librdkafka": (("socket.keepalive.enable", "true"),)}
 
 
-pytestmark = pytest.mark.usefixtures("no_consumer_outlives_the_cluster")
+pytestmark = [pytest.mark.turns, pytest.mark.usefixtures("no_consumer_outlives_the_cluster")]
 
 
 @pytest.fixture(params=WAYS)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from redis import Redis
     from tests.pipelines.bench import Bench
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.turns, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 SEEDS = 25
 SCHEMA = (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from tests.pipelines.conftest import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.turns, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 WINDOW_S = 5
 windows_table = sql.Table(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from tests.pipelines.bench import Bench
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.turns, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 class Scene:

@@ -24,7 +24,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.turns, pytest.mark.slow]
 Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
 QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
 

@@ -121,6 +121,7 @@ def test_the_leader_stays_and_its_epoch_ends_when_another_replica_goes() -> None
     play(story)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("victim", ["leader", "leaving", "coming"])
@@ -300,6 +301,7 @@ def test_a_follower_is_taken_away_while_its_fetch_waits() -> None:
     world.run(main)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12])
 def test_moves_kills_and_cancellations_at_random(seed: int) -> None:

@@ -42,6 +42,7 @@ def test_fresh_seeds_are_clean(chunk: int) -> None:
             pytest.fail("\n".join(report.failure(outcome, outcome.violation, again)))
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", REGRESSIONS, ids=lambda entry: entry["why"][:60])
 def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:

@@ -1,8 +1,8 @@
 """Each test runs in the lane that is its own, whatever plugin does the work.
 
-Goal: nothing that kills nodes runs beside its like, nothing starts a process unsaid, and of the two
-workers beyond the cores one runs nothing serial and the other one starts no process. Method: a
-made-up suite in a run of its own, which writes down who ran what.
+Goal: nothing that kills nodes runs beside its like, nothing starts a process unsaid, the worker
+beyond the cores takes nothing serial, and each long test has its turn. Method: a made-up suite in a
+run of its own, which writes down who ran what.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, PATIENCE_S, SPARE_WORKERS, cores
+from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, PATIENCE_S, TURNS, cores
 
 ROOT = Path(__file__).resolve().parents[2]
 INI = """
@@ -22,6 +22,7 @@ markers =
     slow
     process
     serial
+    turns
     apache
     chromium
     kcat
@@ -32,6 +33,9 @@ CONFTEST = """
 import os, pytest, subprocess, sys
 from pathlib import Path
 from tests.lanes import Lanes
+
+def pytest_addoption(parser):
+    parser.addoption("--in-turns", action="store_true")
 
 def pytest_configure(config):
     config.pluginmanager.register(Lanes(config), "lanes")
@@ -63,6 +67,12 @@ pytestmark = pytest.mark.timeout(60)
 def test_process_{name}():
     pass
 """
+IN_TURNS = """
+import pytest
+pytestmark = [pytest.mark.timeout(60), pytest.mark.turns, pytest.mark.slow]
+@pytest.mark.parametrize("number", range(9))
+def test_long(number): pass
+"""
 ORDINARY = """
 import pytest, subprocess, sys, time
 pytestmark = pytest.mark.timeout(60)
@@ -93,9 +103,10 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
         (suite / name).mkdir()
         (suite / name / f"test_{name}.py").write_text(WITH_PROCESSES.format(name=name))
     (suite / "test_ordinary.py").write_text(ORDINARY)
-    workers = str(cores() + SPARE_WORKERS)
+    (suite / "test_turns.py").write_text(IN_TURNS)
+    flags = ["-n", str(cores() + 1), "--in-turns", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "-q", str(suite)],
+        [sys.executable, "-m", "pytest", *flags, str(suite)],
         cwd=suite,
         env={**os.environ, "PYTHONPATH": str(ROOT), "WRITTEN": str(written)},
         capture_output=True,
@@ -103,7 +114,7 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert "1 failed, 31 passed in" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 34 passed in" in done.stdout, done.stdout + done.stderr
     assert "test_that_says_nothing starts a process: mark it" in done.stdout
     assert "test_that_works took 0.3" in done.stdout, "and is not marked slow"
     assert "test_that_waits" not in done.stdout
@@ -116,18 +127,19 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
             if name.startswith(tuple(f"test_{begin}" for begin in names))
         }
 
+    long = {int(name.partition("[")[2][:-1]) for name in wrote if name.startswith("test_long")}
+    assert long in [set(range(first, 9, TURNS)) for first in range(TURNS)]
     base = os.nice(0)
     assert len(of("one", "two", "three")) == 1, "on several workers"
     assert len(of("other")) == 1, "on several workers"
     assert cores() == 1 or not of("other") & of("one", "two", "three"), "one waits for the other"
     assert {nice for _, nice in of("one", "two", "three", "other")} == {base}
-    spare, beyond = f"gw{cores()}", f"gw{cores() + 1}"
-    assert spare not in {worker for worker, _ in of("one", "two", "three", "other")}
+    beyond = f"gw{cores()}"
     assert {(worker == beyond, int(bound)) for worker, _, bound in wrote.values()} == {
         (True, PATIENCE_S),
         (False, 60),
     }
-    assert beyond not in {worker for worker, _ in of("one", "two", "three", "other", "process")}
+    assert beyond not in {worker for worker, _ in of("one", "two", "three", "other")}
     assert {nice for worker, nice in of("slow") if worker == beyond} == {
         min(base + GIVE_WAY_MOST, 19)
     }
