@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from tests.cluster.network.conftest import MARK, marked_processes
 
 from holdfast import cli
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.network import possible
+from holdfast.cluster.processes import wait_until
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
+BOUND_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,17 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with LocalCluster.create(directory, brokers=1, combined=True, port=0) as cluster:
         cluster.start()
         yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def default_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder of the default cluster; whatever was started for it is gone in the end."""
+    found = possible.look({})
+    if found.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {found.reason}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv(MARK, str(tmp_path))
+    yield
+    cli.run(["down"])
+    wait_until(lambda: not marked_processes(str(tmp_path)), timeout_s=BOUND_S, what="all to end")

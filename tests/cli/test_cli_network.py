@@ -16,34 +16,16 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.network.conftest import MARK, marked_processes
 
 from holdfast import cli
-from holdfast.cluster.network import possible
-from holdfast.cluster.processes import wait_until
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 BOUND_S = 60.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "break-the-network.md"
 PROGRAM = [sys.executable, "-m", "holdfast.cli"]
-
-
-@pytest.fixture
-def _default_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The folder of the default cluster; whatever was started for it is gone in the end."""
-    found = possible.look({})
-    if found.how != possible.NAMESPACES:
-        pytest.skip(f"no network namespaces here: {found.reason}")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv(MARK, str(tmp_path))
-    yield
-    holdfast("down")
-    wait_until(lambda: not marked_processes(str(tmp_path)), timeout_s=BOUND_S, what="all to end")
 
 
 def holdfast(line: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +56,7 @@ def typed() -> list[str]:
     ]
 
 
-@pytest.mark.usefixtures("_default_cluster")
+@pytest.mark.usefixtures("default_network")
 def test_the_page_on_networks() -> None:
     lines = typed()
     assert lines.pop(0) == "up --network --zones a,b,c --detach"
