@@ -519,6 +519,14 @@ def test_a_log_that_was_cut_and_has_grown_past_what_was_read_is_planned_as_such(
     assert stream(cut_and_grown(end), goneData="skip").partitions(begin, told) == tasks, "replayed"
 
 
+def test_a_topic_that_was_made_anew_is_no_log_that_was_cut() -> None:
+    """Its leader's epoch may be higher than the old one's was, after some elections."""
+    facts = cut_and_grown(45)
+    facts.ids = {"t": "second"}
+    told = stream(facts, goneData="skip").latestOffset(epoched(5, p0=40), ALL)
+    assert told == {"t": {"id": "second", "0": 0, "epochs": {"0": 6}}}
+
+
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_a_batch_of_an_earlier_life_is_held_against_the_log(policy: str) -> None:
     """It was planned before the log was cut. Its tasks read the log of now: that is no gap."""

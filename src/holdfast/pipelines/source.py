@@ -238,7 +238,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         others = planner.made_anew(begin.ids, ids)
         # What counts a topic that is gone is dropped; the new one's partitions enter as new ones.
         kept = {p: offset for p, offset in begin.offsets.items() if p.topic not in others}
-        read = Known(kept, known)
+        # Epochs of a topic that is gone say nothing of the one that has its name now.
+        read = Known(kept, {p: epoch for p, epoch in known.items() if p in kept})
         latest, cuts = listing.held(read, latest, all_of_them=self._target is not None)
         told = latest.epochs
         # Where a log begins is believed of no leader that does not say where it ends.
