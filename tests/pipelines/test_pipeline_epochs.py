@@ -281,7 +281,6 @@ def test_a_run_that_ends_waits_for_who_says_whether_a_log_was_cut(log: CannedLog
     assert told == at(50, 2, log, cuts=[[30, 40]])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "assigned", "available"])
 def test_the_end_of_a_log_is_asked_of_its_newest_leader(log: CannedLog, option: str) -> None:
     """The only address that is known is that of a broker which was cut off, and says 30."""
@@ -456,7 +455,6 @@ def test_librdkafka_passes_over_a_topic_that_was_deleted_before_it_was_read(
         rows(planning(log, **by_name).read(task))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", [12, 18])
 def test_rows_that_were_fetched_by_name_may_be_another_topics(
     version: int, monkeypatch: pytest.MonkeyPatch
