@@ -251,7 +251,8 @@ class Listing:
         """
         if not way_of(self._client).is_ours:
             return latest, {}
-        deadline, cuts = time.monotonic() + WAIT_S, {}
+        deadline = time.monotonic() + WAIT_S
+        cuts: Offsets = {}
         while True:
             ends, unknown = self._epoch_ends(read, latest)
             cuts |= parted(read, ends)

@@ -259,7 +259,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         epochs |= {p: told[p] for p in cuts}
         # An id that is not told just now stays what it was: nothing says that it changed.
         position = Position(end, begin.ids | ids, planner.options.progress, epochs)
-        cut = {p: ((at, kept[p]),) for p, at in cuts.items()}
+        cut: Gaps = {p: ((at, kept[p]),) for p, at in cuts.items()}
         return self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end), cut)
 
     def _with_gaps(self, begin: Position, position: Position, gaps: Gaps, cuts: Gaps) -> Position:
