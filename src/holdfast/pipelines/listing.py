@@ -382,7 +382,7 @@ class Listing:
         since, looks = self._behind.get(partition, (now, 0))
         self._behind[partition] = since, looks + 1
         what = (
-            f"{partition}: its leader has epoch {epoch}, and this query has read in epoch {known}"
+            f"{partition}: its leader has epoch {epoch}, and one of epoch {known} is known of"
         )
         remedy = (
             "If the cluster was restored from a copy, or the topic made anew where topics have no "
