@@ -238,7 +238,9 @@ def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
     assert [listing.ends([CANNED], {CANNED: 9}) for _ in range(2)] == [({}, {})] * 2
     assert sum("one of epoch 9 is known of" in line for line in caplog.messages) == 1
     # It stays: that is an error, and no query that stands still for good. Seen to fail: only told.
-    with pytest.raises(ListingError, match=r"epoch 9 is known of; no other one was found .* fresh checkpoint"):
+    with pytest.raises(
+        ListingError, match=r"epoch 9 is known of; no other one was found .* fresh checkpoint"
+    ):
         listing.ends([CANNED], {CANNED: 9})
     assert listing.ends([CANNED], {CANNED: 3}).offsets == {CANNED: 60}, "a new one is taken"
     monkeypatch.setattr(listing_module, "OLD_LEADER_S", 300.0)

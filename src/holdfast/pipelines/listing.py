@@ -381,9 +381,7 @@ class Listing:
         now = time.monotonic()
         since, looks = self._behind.get(partition, (now, 0))
         self._behind[partition] = since, looks + 1
-        what = (
-            f"{partition}: its leader has epoch {epoch}, and one of epoch {known} is known of"
-        )
+        what = f"{partition}: its leader has epoch {epoch}, and one of epoch {known} is known of"
         remedy = (
             "If the cluster was restored from a copy, or the topic made anew where topics have no "
             "ids, what was read is not in this log: start with a fresh checkpoint"
