@@ -467,8 +467,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a gap is told again while its source stands",
         "rows that are missing once are missing with each batch",
         PLANNED,
-        "gaps = () if old == new else new.gaps.get(partition, ())",
-        "gaps = new.gaps.get(partition, ())",
+        "() if old == new else told.get(partition, ()) for told in",
+        "told.get(partition, ()) for told in",
         tests=PLANNED_TESTS,
     ),
     one(

@@ -15,6 +15,8 @@ CLIENT = "pipelines/reading/wire_client.py"
 RANGE = "pipelines/reading/wire_range.py"
 READ = "pipelines/read_range.py"
 FENCE = "pipelines/fence.py"
+LISTING = "pipelines/listing.py"
+LEADERS = "pipelines/reading/leaders.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 EPOCH_TESTS = (f"{_TESTS}epochs.py",)
@@ -97,7 +99,7 @@ READING: tuple[Mutation, ...] = (
     one(
         "reading: the planner's client keeps a leader of before",
         "offsets of another history",
-        "pipelines/listing.py",
+        LISTING,
         "            elif 0 <= answer.epoch < known.get(partition, -1):\n",
         "            elif False:\n",
         tests=EPOCH_TESTS,
@@ -110,7 +112,119 @@ READING: tuple[Mutation, ...] = (
         "told for p",
         tests=SOURCE_TESTS,
     ),
+    one(
+        "reading: a log that was cut between two batches is taken for the old one",
+        "no gap tells of it",
+        LISTING,
+        "            cuts |= parted(read, ends)\n",
+        "",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a planner goes on while a new leader does not say what it has",
+        "a cut that nobody tells",
+        LISTING,
+        "        return ends, fresh.keys() - told.keys()\n",
+        "        return ends, set()\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: an election is asked about at each trigger",
+        "requests without end",
+        LISTING,
+        "        self._whole |= {p: (read.offsets[p], fresh[p]) for p in told if p not in cuts}\n",
+        "",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a cut is told at each trigger",
+        "a batch without rows for each",
+        SOURCE,
+        "        epochs |= {p: told[p] for p in cuts}\n",
+        "",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "reading: a batch of an earlier life is not held against the log",
+        "its own rows are told as lacking",
+        SOURCE,
+        "        if end != self._planned:\n",
+        "        if False:\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "reading: what was found when tasks were made is not written down",
+        "the next life finds it again, wider",
+        SOURCE,
+        "        known = begin.epochs | held\n",
+        "        known = begin.epochs\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "reading: a sink tells no cuts",
+        "rows of a log that is no more, and nothing says so",
+        "pipelines/due.py",
+        "            *planned.cuts,\n",
+        "",
+        tests=(f"{_TESTS}due.py",),
+    ),
+    one(
+        "reading: whoever is asked first is believed about latest",
+        "a leader that was cut off",
+        PLANNER,
+        "        newest = self.listing.newest(last)",
+        "        newest = {}",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: epochs of a topic that is no more count",
+        "the new one has no leader",
+        LEADERS,
+        "            if len({topic.topic_id for topic in each}) == 1:\n",
+        "            if True:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: what was fetched by name is certain",
+        "rows of a topic that was made anew",
+        CLIENT,
+        "        return version > _LAST_BY_NAME\n",
+        "        return True\n",
+        tests=EPOCH_TESTS,
+    ),
     # -- what is gone ------------------------------------------------------------------------------
+    one(
+        "reading: librdkafka waits for a topic that was deleted",
+        "the query ends at each start",
+        READ,
+        "                self._look_for_topic()\n",
+        "                pass\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: over librdkafka aborted records are silence",
+        "a range that ends in the middle",
+        READ,
+        "            if records or self._has_come_on():\n",
+        "            if records:\n",
+        tests=(f"{_TESTS}ways.py",),
+    ),
+    one(
+        "reading: a leader that is away is not asked where its log begins",
+        "a gap in a task's log alone",
+        PLANNER,
+        "must, all_of_them=True, within_s=within_s)",
+        "must, within_s=within_s)",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "reading: gaps are kept for ever",
+        "a disk that fills",
+        FENCE,
+        "        if last_to_go is not None:\n",
+        "        if False:\n",
+        tests=(f"{_TESTS}fence.py",),
+    ),
     one(
         "reading: a topic that one broker does not know is gone",
         "a broker that lags",
@@ -139,8 +253,8 @@ READING: tuple[Mutation, ...] = (
         "reading: a gap is told once more while nothing moves",
         "a batch without rows for each trigger",
         SOURCE,
-        "gaps=begin.gaps if stands else moves",
-        "gaps=moves",
+        "            return begin\n        return replace(position, gaps",
+        "            pass\n        return replace(position, gaps",
         tests=SOURCE_TESTS,
     ),
     one(
@@ -188,7 +302,7 @@ READING: tuple[Mutation, ...] = (
         "reading: an old broker is asked until the time is over",
         "nothing is read of Kafka before 0.11",
         RANGE,
-        "                raise NotOursError(self._rows.position, str(failure)) from failure\n",
+        "                raise self._not_ours(str(failure)) from failure\n",
         "                pass\n",
         tests=EPOCH_TESTS,
     ),

@@ -126,6 +126,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.epoch = epoch
         self.cut_off: dict[int, CutOff] = {}
         self.lacks_epochs: dict[int, int] = {}  # by node: what it has heard nothing of, and later
+        self.refusals_of_epochs = 0  # so many questions where an epoch ends come too early
+        self.epochs_asked: list[tuple[int, int]] = []  # by node: where this epoch ends
+        self.ids_on: dict[int, bytes] = {}  # nodes that know another topic of the name
         self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
         self.follower: int | None = None  # that a leader sends readers of a rack to
         self.topic_id = bytes(range(16))
@@ -135,6 +138,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.fetched: list[Fetched] = []
         self.grants_sessions = True
         self.bytes_in_time: int | None = None  # who asks for more waits for ever
+        self.answers_after_s = 0.0  # each fetch waits so long
         self.lagging = 0  # so many fetches find a high watermark that has not come on
         self._fetch_version_max = fetch_version_max
         self._sessions: dict[tuple[int, int], _Session] = {}
@@ -205,6 +209,8 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                         connection.sendall(answer)
                         continue
                     header, request = decode_request(frame)
+                    if isinstance(request, FetchRequest):
+                        time.sleep(self.answers_after_s)
                     with self._lock:
                         response = self._answer(node, request)
                     if self._is_slow(request):
@@ -273,7 +279,8 @@ class CannedLog(AbstractContextManager["CannedLog"]):
             partition_index=NUMBER, leader_id=leader, leader_epoch=epoch, replica_nodes=nodes,
             isr_nodes=nodes,
         )  # fmt: skip
-        topic = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=[partition])
+        topic_id = self.ids_on.get(node, self.topic_id)
+        topic = MetadataResponseTopic(name=TOPIC, topic_id=topic_id, partitions=[partition])
         unknown = [
             MetadataResponseTopic(name=one.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for one in request.topics or ()
@@ -311,7 +318,11 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         for topic in request.topics:
             told = []
             for one in topic.partitions:
+                self.epochs_asked.append((node, one.leader_epoch))
                 refusal = self._refusal(node, one.current_leader_epoch)
+                if self.refusals_of_epochs:
+                    self.refusals_of_epochs -= 1
+                    refusal = ErrorCode.UNKNOWN_LEADER_EPOCH
                 epoch, end = (-1, -1) if refusal else self._epoch_end(one.leader_epoch)
                 told.append(
                     EpochEndOffset(

@@ -247,6 +247,15 @@ def test_what_the_table_had_when_it_went_was_not_lacking() -> None:
     assert had_before(before, replay) == {P: 9, Q: 9}
 
 
+def test_what_was_cut_is_told_however_far_back_it_is() -> None:
+    """The table has rows of the log before: they are none of the records that are there now."""
+    what = batch(5, Planned(P, 9, 15, gaps=((9, 12),), cuts=((2, 9),)))
+    work = weigh(what, remembers(4, {P: Stored(9)}))
+    assert lacked(what, replace(work, had={P: 7})) == [(2, 9), (9, 12)]
+    there = weigh(what, remembers(4, {P: Stored(15)}))
+    assert lacked(what, there) == [(2, 9)]
+
+
 def test_a_sink_knows_what_it_had_of_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Method: the sink's own order of steps, over a store and a checkpoint of values."""
     first, second = batch(4, Planned(P, 3, 9)), batch(5, Planned(P, 9, 15, gaps=((3, 12),)))

@@ -8,10 +8,12 @@ batches whose epochs are not looked at, and with metadata that come from the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff
 
 from holdfast.pipelines import listing as listing_module
@@ -20,13 +22,13 @@ from holdfast.pipelines import source, topic_ids
 from holdfast.pipelines.listing import Listing, ListingError
 from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
-from holdfast.pipelines.planner import RangePartition
+from holdfast.pipelines.planner import Planner, RangePartition
 from holdfast.pipelines.read_range import Access, Plan, ReadError, read_range
-from holdfast.pipelines.reading import told_offsets
+from holdfast.pipelines.reading import leaders, told_offsets
 from holdfast.pipelines.reading import wire_range as wire_module
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.wire_client import WireClient
-from holdfast.pipelines.source import StreamReader
+from holdfast.pipelines.source import BatchReader, StreamReader
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.uuids import uuid_text
 
@@ -42,7 +44,12 @@ def log() -> Iterator[CannedLog]:
         forget_clients()
 
 
+_planners: list[Planner] = []  # whose clients would go on talking to brokers that are gone
+
+
 def forget_clients() -> None:
+    while _planners:
+        _planners.pop().close()
     for kept in (wire_module._idle, read_module._idle):
         while kept:
             kept.popitem()[1].close()
@@ -229,14 +236,111 @@ def test_ends_of_a_leader_that_was_cut_off_are_no_answer(
     # who has looked twice, however long there was between, has met two cuts perhaps.
     monkeypatch.setattr(listing_module, "OLD_LEADER_S", 0.0)
     assert [listing.ends([CANNED], {CANNED: 9}) for _ in range(2)] == [({}, {})] * 2
-    assert sum("this query has read in epoch 9" in line for line in caplog.messages) == 1
+    assert sum("one of epoch 9 is known of" in line for line in caplog.messages) == 1
     # It stays: that is an error, and no query that stands still for good. Seen to fail: only told.
-    with pytest.raises(ListingError, match=r"epoch 9; no other one was found .* fresh checkpoint"):
+    with pytest.raises(
+        ListingError, match=r"epoch 9 is known of; no other one was found .* fresh checkpoint"
+    ):
         listing.ends([CANNED], {CANNED: 9})
     assert listing.ends([CANNED], {CANNED: 3}).offsets == {CANNED: 60}, "a new one is taken"
     monkeypatch.setattr(listing_module, "OLD_LEADER_S", 300.0)
     assert listing.ends([CANNED], {CANNED: 9}) == ({}, {}), "and the next old one waited for anew"
     listing.close()
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_planner_tells_where_a_log_was_cut_that_has_grown_since(
+    log: CannedLog, policy: str
+) -> None:
+    """Between two batches: as long as before, and longer, it looks whole to who counts offsets."""
+    write(log, 4, 1)
+    reader = planning(log, goneData=policy)
+    begin = reader.latestOffset(at(0, 1, log), ReadAllAvailable())
+    assert begin == at(40, 1, log)
+    log.elect(1, 2)
+    assert reader.latestOffset(begin, ReadAllAvailable()) == begin, "an election cuts nothing"
+    asked = len(log.epochs_asked)
+    assert reader.latestOffset(begin, ReadAllAvailable()) == begin
+    assert len(log.epochs_asked) == asked == 1, "and it is asked for once"
+    log.elect(0, 3, cut_at=30)
+    log.refusals_of_epochs = 1  # who does not say yet is waited for
+    write(log, 2, 3)
+    assert reader.latestOffset(begin, ReadAllAvailable()) == begin
+    if policy == "fail":
+        with pytest.raises(DataLossError, match="from offset 30 on, up to 40, are other records"):
+            reader.latestOffset(begin, ReadAllAvailable())
+        return
+    told = reader.latestOffset(begin, ReadAllAvailable())
+    assert told == at(50, 3, log, cuts=[[30, 40]])
+    (task,) = reader.partitions(begin, told)
+    assert rows(reader.read(task)) == [(offset, 3) for offset in range(40, 50)]
+    assert reader.latestOffset(told, ReadAllAvailable()) == told
+
+
+def test_a_run_that_ends_waits_for_who_says_whether_a_log_was_cut(log: CannedLog) -> None:
+    write(log, 4, 1)
+    log.elect(0, 2, cut_at=30)
+    write(log, 2, 2)
+    reader = planning(log, goneData="skip")
+    reader.prepareForTriggerAvailableNow()
+    log.refusals_of_epochs = 2
+    told = reader.latestOffset(at(40, 1, log), ReadAllAvailable())
+    assert told == at(50, 2, log, cuts=[[30, 40]])
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "assigned", "available"])
+def test_the_end_of_a_log_is_asked_of_its_newest_leader(log: CannedLog, option: str) -> None:
+    """The only address that is known is that of a broker which was cut off, and says 30."""
+    write(log, 6, 1)
+    log.elect(1, 2)
+    log.cut_off[0] = CutOff(epoch=1, readable=30)
+    if option == "endingOffsets":
+        (task,) = batching(log).partitions()
+        assert (task.start, task.end, task.end_epoch) == (0, 60, 2)
+    elif option == "assigned":
+        end = {TOPIC: {str(NUMBER): 50}}
+        (task,) = batching(log, goneData="skip", endingOffsets=json.dumps(end)).partitions()
+        assert (task.start, task.end) == (0, 50)
+    elif option == "startingOffsets":
+        assert planning(log).initialOffset() == at(60, 2, log)
+    else:
+        reader = planning(log)
+        reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(at(0, 1, log), ReadAllAvailable()) == at(60, 2, log)
+
+
+def test_epochs_of_another_topic_make_nobody_an_old_leader(log: CannedLog) -> None:
+    """One that lags tells of the topic that was deleted, whose epoch was higher."""
+    write(log, 6, 1)
+    client = (("bootstrap.servers", log.bootstrap),)
+    assert leaders.newest(client, [CANNED]).epochs == {CANNED: 1}
+    log.cut_off[1] = CutOff(epoch=7, readable=60)
+    assert leaders.newest(client, [CANNED]).epochs == {CANNED: 7}
+    log.ids_on[1] = bytes(reversed(log.topic_id))
+    assert leaders.newest(client, [CANNED]).epochs == {}
+    nobody = (("bootstrap.servers", "127.0.0.1:1"),)
+    assert leaders.newest(nobody, [CANNED]) == leaders.Newest({})
+
+
+def batching(log: CannedLog, **options: str) -> BatchReader:
+    named = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": TOPIC}
+    reader = BatchReader(parse(named | options, "batch"))
+    _planners.append(reader._planner)
+    return reader
+
+
+def planning(log: CannedLog, **options: str) -> StreamReader:
+    named = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": TOPIC}
+    reader = StreamReader(parse(named | options, "stream"))
+    _planners.append(reader._planner)
+    return reader
+
+
+def at(offset: int, epoch: int, log: CannedLog, **beside: Any) -> dict[str, Any]:
+    """Return Spark's form of a position."""
+    name, more = str(NUMBER), {key: {str(NUMBER): value} for key, value in beside.items()}
+    told = {"id": uuid_text(log.topic_id), name: offset, "epochs": {name: epoch}}
+    return {TOPIC: told | more}
 
 
 @pytest.mark.slow
@@ -327,18 +431,63 @@ def test_a_topic_that_goes_after_it_was_read_takes_no_rows_with_it(
     reader = StreamReader(parse(options, "stream"))
     assert len(rows(reader.read(task))) == 60
     # Its records are there, and its brokers do not name it any more.
-    monkeypatch.setattr(source, "read_range", lambda *_: iter(()))
+    monkeypatch.setattr(source, "read_range", lambda *_: was_read(is_certain=True))
     log.deleted_on = {0, 1}
     with pytest.raises(ReadError, match=r"canned: no id told .* within 900 ms"):
         rows(reader.read(task))
-    for more, passes in (({}, True), ({"kafka.socket.keepalive.enable": "true"}, False)):
-        lenient = StreamReader(parse({**options, "goneData": "skip", **more}, "stream"))
-        if passes:
-            assert rows(lenient.read(task)) == []
-            assert "'canned' was deleted after it was read" in caplog.text
+    lenient = StreamReader(parse({**options, "goneData": "skip"}, "stream"))
+    assert rows(lenient.read(task)) == []
+    assert "'canned' was deleted after it was read" in caplog.text
+    # By name somebody may have read another one meanwhile: it is told, and soon.
+    monkeypatch.setattr(source, "read_range", lambda *_: was_read(is_certain=False))
+    with pytest.raises(ReadError, match="was deleted while it was read by its name"):
+        rows(lenient.read(task))
+
+
+def was_read(*, is_certain: bool) -> Generator[Any, None, bool]:
+    """Stand for a range that was read without a row, and say whose it is."""
+    yield from ()
+    return is_certain
+
+
+@pytest.mark.slow
+def test_librdkafka_passes_over_a_topic_that_was_deleted_before_it_was_read(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen to wait for the whole silence, and to end the query, at each start again."""
+    monkeypatch.setattr(topic_ids, "REQUEST_S", 0.2)
+    write(log, 6, 1)
+    task = RangePartition(TOPIC, NUMBER, 0, 60, uuid_text(log.topic_id), 1, 1)
+    log.deleted_on = {0, 1}
+    by_name = {"kafka.socket.keepalive.enable": "true", "kafkaConsumer.pollTimeoutMs": "3000"}
+    assert rows(planning(log, goneData="skip", **by_name).read(task)) == []
+    assert "it was deleted" in caplog.text
+    with pytest.raises(ReadError):
+        rows(planning(log, **by_name).read(task))
+
+
+@pytest.mark.parametrize("version", [12, 18])
+def test_rows_that_were_fetched_by_name_may_be_another_topics(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers of before Kafka 3.1 have ids of topics, and take none in a fetch."""
+    with CannedLog(fetch_version_max=version, epoch=1) as log:
+        write(log, 6, 1)
+
+        def made_anew(*given: Any) -> Generator[Any, None, bool]:
+            is_certain = yield from read_range(*given)
+            log.topic_id = bytes(reversed(log.topic_id))
+            return is_certain
+
+        monkeypatch.setattr(source, "read_range", made_anew)
+        task = RangePartition(TOPIC, NUMBER, 0, 60, uuid_text(log.topic_id), 1, 1)
+        reader = planning(log, goneData="skip")
+        if version == 18:
+            assert len(rows(reader.read(task))) == 60
         else:
-            with pytest.raises(ReadError, match="no id told"):
-                rows(lenient.read(task))
+            with pytest.raises(TopicMadeAnewError, match="was deleted and made anew"):
+                rows(reader.read(task))
+        forget_clients()
 
 
 def test_a_follower_whose_log_parts_is_no_proof(log: CannedLog) -> None:

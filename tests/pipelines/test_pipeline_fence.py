@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Engine
 
+from holdfast.pipelines import fence
 from holdfast.pipelines.due import Due, Last, Memory, Rows, Stored, Work
 from holdfast.pipelines.fence import (
     FencedError,
@@ -323,6 +324,30 @@ def test_what_the_log_lacked_is_told_in_the_transaction_of_the_batch(engine: Eng
         ("q", "here", 4, "t", 0, 1, 3, 5, "x"),
         ("q", "here", 6, "t", 0, 0, 8, 9, "x"),
     ]
+
+
+def test_gaps_of_the_last_batches_are_kept_and_older_ones_go(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that is always behind retention would fill the disk with them."""
+    monkeypatch.setattr(fence, "GAP_BATCHES_MAX", 2)
+    owners = [Ownership.take(engine, name) for name in ("q", "other")]
+
+    def commit(owner: Ownership, number: int, **changed: Any) -> None:
+        lacking = (Planned(P, 9, 9, "x", gaps=((3, 5), (6, 7))),)
+        with owner.transaction() as connection:
+            told = batch(number, ranges=lacking, **changed)
+            owner.commit_batch(connection, told, Work(rows=Rows.NONE))
+
+    commit(owners[1], 1)
+    commit(owners[0], 1, checkpoint="before")
+    for number in (1, 4, 9):
+        commit(owners[0], number)
+    with engine.begin() as connection:
+        columns = gaps.c.query, gaps.c.checkpoint, gaps.c.batch
+        told = sorted(tuple(row) for row in connection.execute(sql.select(*columns)))
+    kept = [("other", "here", 1), ("q", "before", 1), ("q", "here", 4), ("q", "here", 9)]
+    assert told == [each for each in kept for _ in range(2)]
 
 
 def test_an_id_that_was_spelt_as_librdkafka_does_is_the_same(engine: Engine) -> None:

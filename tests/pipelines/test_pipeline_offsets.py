@@ -195,9 +195,27 @@ def test_epochs_and_gaps_stand_beside_the_numbers() -> None:
     assert moves.ranges({A: 3, B: 2}, position.offsets, position.gaps) == [Range(A, 5, 9)]
 
 
+def test_where_a_log_was_cut_stands_beside_the_numbers() -> None:
+    position = Position({A: 9}, {"a": "x"}, None, {A: 3}, {}, {A: ((3, 5),)})
+    told = moves.position_to_json(position)
+    assert told == {"a": {"id": "x", "0": 9, "epochs": {"0": 3}, "cuts": {"0": [[3, 5]]}}}
+    assert moves.position_from_json(told) == position
+
+
+def test_a_log_parts_where_an_epoch_ends_before_what_was_read_in_it() -> None:
+    read = Known({A: 9, B: 9}, {A: 3, B: 4})
+    cuts = moves.parted(read, {A: 8, B: 9})
+    assert cuts == {A: 8}
+    assert moves.cuts_text(read, cuts) == {
+        A: "an election cut the log: from offset 8 on, up to 9, are other records now than leader "
+        "epoch 3 had"
+    }
+
+
 @pytest.mark.parametrize(
     "beside",
     [
+        '"cuts":{"0":[3,9]}', '"cuts":7',
         '"gaps":[]', '"gaps":{"0":[]}', '"gaps":{"0":[3,9]}', '"gaps":{"0":[[3]]}',
         '"gaps":{"0":[[9,3]]}', '"gaps":{"0":[[3,"9"]]}', '"gaps":{"x":[[3,9]]}',
         '"gaps":{"0":[[-1,9]]}', '"gaps":{"0":[[3,9,12]]}', '"gaps":{"0":7}', '"epochs":7',

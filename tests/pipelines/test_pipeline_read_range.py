@@ -21,7 +21,7 @@ from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as module
 from holdfast.pipelines import topic_ids as topic_ids_module
 from holdfast.pipelines.listing import Listing, ListingError
-from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
+from holdfast.pipelines.offsets import DataLossError, Known, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import RangePartition
 from holdfast.pipelines.read_range import (
@@ -134,6 +134,10 @@ def test_a_log_that_is_shorter_than_the_range_is_loss_once_a_new_leader_says_so(
         lambda: listing.ends([partition]).epochs.get(partition, -1) > epochs[partition],
         timeout_s=60, what="an epoch of its own",
     )  # fmt: skip
+    told = listing.ends([partition], all_of_them=True)
+    assert listing.newest([partition]) == told.epochs
+    read_before = Known({partition: 7}, epochs)
+    assert listing.held(read_before, told, all_of_them=True) == (told, {}), "nothing was cut"
     listing.close()
     for way in WAYS.values():
         with pytest.raises(DataLossError, match=r"goneData.*failOnDataLoss"):

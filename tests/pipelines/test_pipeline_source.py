@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.listing import UnknownTopicError
@@ -40,6 +41,7 @@ class Facts:
         self.away: set[Partition] = set()
         self.ids = {"t": "first"}
         self.epochs: dict[Partition, int] = {}
+        self.epoch_ends: Offsets = {}  # where the epoch before the one of now ends
         self.successors: Offsets = {}  # where the logs of those end that follow on a cut-off leader
         self.at: Offsets = {}  # first offsets at the time that is asked for; LATEST: none that late
         self.times: dict[Partition, int] = {}
@@ -69,7 +71,14 @@ class Facts:
         del all_of_them
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
-    def earliest(self, wanted: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
+    def earliest(
+        self,
+        wanted: Collection[Partition],
+        *,
+        all_of_them: bool = False,
+        within_s: float | None = None,
+    ) -> Offsets:
+        assert within_s in {None, 120.0}
         return self._known(self.begin, wanted, all_of_them=all_of_them)
 
     def ends(
@@ -89,6 +98,19 @@ class Facts:
         return Known(
             {p: end for p, end in told.items() if p not in cut_off},
             {p: epoch for p, epoch in epochs.items() if p not in cut_off},
+        )
+
+    def newest(self, wanted: Collection[Partition]) -> dict[Partition, int]:
+        return {p: epoch for p, epoch in self.epochs.items() if p in wanted}
+
+    def held(
+        self, read: Known, latest: Known, *, all_of_them: bool = False
+    ) -> tuple[Known, Offsets]:
+        del all_of_them
+        newer = {p for p, e in latest.epochs.items() if 0 <= read.epochs.get(p, -1) < e}
+        whole = {p for p in newer if read.offsets[p] <= latest.offsets[p]}
+        return latest, moves.parted(
+            read, {p: self.epoch_ends[p] for p in whole & {*self.epoch_ends}}
         )
 
     def reaching(self, wanted: Collection[Partition]) -> Known:
@@ -468,6 +490,71 @@ def test_an_end_of_a_leader_of_before_is_not_taken_even_if_it_is_later() -> None
     assert reader.latestOffset(begin, ALL) == epoched(5, p0=7)
 
 
+def cut_and_grown(end: int) -> Facts:
+    """Return a log of which a leader of epoch 6 has lost all from 30 on, and has got others."""
+    facts = Facts(p0=end)
+    facts.epochs, facts.epoch_ends = {Partition("t", 0): 6}, {Partition("t", 0): 30}
+    return facts
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "reset"])
+@pytest.mark.parametrize("end", [40, 45])
+def test_a_log_that_was_cut_and_has_grown_past_what_was_read_is_planned_as_such(
+    policy: str, end: int
+) -> None:
+    """Offsets show nothing of it; and what it has in that place now is read by nobody."""
+    begin = epoched(5, p0=40)
+    reader = stream(cut_and_grown(end), goneData=policy, startingOffsets="latest")
+    if policy != "skip":
+        with pytest.raises(DataLossError, match="from offset 30 on, up to 40, are other records"):
+            reader.latestOffset(begin, ALL)
+        return
+    told = reader.latestOffset(begin, ALL)
+    expected = epoched(6, p0=end)
+    expected["t"]["cuts"] = {"0": [[30, 40]]}
+    assert told == expected, "at once, also where nothing came behind it"
+    tasks = reader.partitions(begin, told)
+    assert tasks == ([RangePartition("t", 0, 40, 45, "first", -1, 6)] if end == 45 else [])
+    assert reader.latestOffset(told, ALL) == told, "it is told once"
+    assert stream(cut_and_grown(end), goneData="skip").partitions(begin, told) == tasks, "replayed"
+
+
+def test_a_topic_that_was_made_anew_is_no_log_that_was_cut() -> None:
+    """Its leader's epoch may be higher than the old one's was, after some elections."""
+    facts = cut_and_grown(45)
+    facts.ids = {"t": "second"}
+    told = stream(facts, goneData="skip").latestOffset(epoched(5, p0=40), ALL)
+    assert told == {"t": {"id": "second", "0": 0, "epochs": {"0": 6}}}
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_batch_of_an_earlier_life_is_held_against_the_log(policy: str) -> None:
+    """It was planned before the log was cut. Its tasks read the log of now: that is no gap."""
+    begin, end = epoched(4, p0=40), epoched(5, p0=60)
+    reader = stream(cut_and_grown(70), goneData=policy)
+    if policy == "fail":
+        with pytest.raises(DataLossError, match="from offset 30 on, up to 40, are other records"):
+            reader.partitions(begin, end)
+        return
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 40, 60, "first", -1, 6)]
+    told = reader.latestOffset(end, ALL)
+    expected = epoched(6, p0=70)
+    expected["t"]["cuts"] = {"0": [[30, 40]]}
+    assert told == expected
+    # Cut behind where it begins: nothing before it has changed, and that is written down, too.
+    reader = stream(cut_and_grown(60), goneData=policy)
+    begin = epoched(4, p0=20)
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 20, 60, "first", 4, 6)]
+    assert reader.latestOffset(end, ALL) == epoched(6, p0=60)
+    # What this life has planned was held a moment ago.
+    facts = Facts(p0=60)
+    facts.epochs = {Partition("t", 0): 5}
+    reader = stream(facts, goneData=policy)
+    planned = reader.latestOffset(begin, ALL)
+    facts.epochs, facts.epoch_ends = {Partition("t", 0): 6}, {Partition("t", 0): 10}
+    assert reader.partitions(begin, planned) == [RangePartition("t", 0, 20, 60, "first", 4, 5)]
+
+
 def test_a_gap_that_is_known_stands_in_the_offset_and_a_replay_tells_the_same() -> None:
     facts = Facts(p0=9, p1=9)
     facts.begin[Partition("t", 0)] = 7
@@ -509,6 +596,24 @@ def test_what_went_after_an_entry_was_written_is_told_by_the_next_one() -> None:
         stream(facts).partitions(begin, end)
     facts.ids = {"t": "second"}
     assert reader.latestOffset(end, ALL) == offsets("second", p0=12), "not of another topic"
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_what_goes_while_a_leader_is_away_is_found_when_it_is_back(policy: str) -> None:
+    """Its task would wait for it, and then tell its own log alone."""
+    facts = Facts(p0=9)
+    facts.begin[Partition("t", 0)], facts.away = 5, {Partition("t", 0)}
+    begin, end = offsets(p0=3), offsets(p0=9)
+    reader = stream(facts, goneData=policy)
+    if policy == "fail":  # the task ends the query
+        assert reader.partitions(begin, end) == [RangePartition("t", 0, 3, 9, "first")]
+        return
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 5, 9, "first")]
+    assert reader.latestOffset(end, ALL)["t"]["gaps"] == {"0": [[3, 5]]}
+    # A topic that is not there just now is left to the task, which tells whether it is gone.
+    facts.ids, facts.away = {}, {Partition("t", 0)}
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 3, 9, "first")]
+    assert facts.away, "nobody waited"
 
 
 def test_a_limit_stops_before_the_gap_s_end() -> None:

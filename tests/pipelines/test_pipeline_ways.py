@@ -223,6 +223,40 @@ def test_transactions(log: CannedLog, level: str, seed: int) -> None:
         )
 
 
+@pytest.mark.slow
+def test_records_that_were_aborted_are_no_silence(log: CannedLog) -> None:
+    """They come one fetch after the other, for longer than silence may last, and give no row.
+
+    Seen to end the range over librdkafka, which says nothing of them.
+    """
+    for number in range(30):
+        records = [Record(b"k", bytes(30), 5)] * 10
+        log.add(
+            build_batch(
+                records, base_offset=log.end, producer_id=1, producer_epoch=0,
+                base_sequence=number * 10, transactional=True,
+            )
+        )  # fmt: skip
+    marker = transaction_marker(commit=False, coordinator_epoch=0, timestamp=5)
+    log.add(
+        build_batch(
+            [marker], base_offset=log.end, producer_id=1, producer_epoch=0, transactional=True,
+            control=True,
+        )
+    )  # fmt: skip
+    log.aborted.append(Aborted(1, 0, log.end - 1))
+    log.add(build_batch([Record(b"k", b"kept", 5)], base_offset=log.end))
+    small = ("max.partition.fetch.bytes", "300"), ("isolation.level", "read_committed")
+    how = access(log, *small, silence_ms_max=1_000)
+    for way, answers_after_s in ((wire_range, 0.05), (librdkafka_range, 0.5)):
+        log.fetched.clear()
+        log.answers_after_s = answers_after_s
+        found = table(way(Partition(TOPIC, NUMBER), 0, log.end, how), how)
+        assert [row["offset"] for row in found] == [301]
+        # Librdkafka asks for more each time.
+        assert len(log.fetched) * answers_after_s > 1, "or nothing would have been silent"
+
+
 def old_message(magic: int, offset: int) -> bytes:
     """Return a message as brokers of before 0.11 wrote them."""
     stamp = struct.pack(">q", 7) if magic else b""

@@ -84,7 +84,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets [first, behind) that the log lacked: rows that a table can't have."""
+    """Offsets [first, behind) whose records a table can't have: the log lacked them.
+
+    Or it was cut there: then the table has rows of the records that the log had before.
+    """
 
     reader: Reader
     first: int
@@ -121,7 +124,10 @@ def gaps_of(batch: Batch, work: Work) -> list[Gap]:
     return [
         Gap(planned.reader, first, behind, planned.topic_id)
         for planned in batch.ranges
-        for first, behind in _lacking(planned, moves.get(planned.reader), work.had)
+        for first, behind in (
+            *planned.cuts,
+            *_lacking(planned, moves.get(planned.reader), work.had),
+        )
         if first < behind
     ]
 

@@ -34,6 +34,8 @@ DECIMAL_ORDER = "holdfast_decimal"
 # after this; SQLite's locks are the stopped process's own, and its successor gives up instead.
 IDLE_IN_TRANSACTION_S = 120
 
+GAP_BATCHES_MAX = 10_000  # of a checkpoint
+
 metadata = sql.MetaData()
 queries = sql.Table(
     "holdfast_query",
@@ -384,6 +386,15 @@ class Ownership:
         if told:
             insert = _INSERTS[connection.dialect.name](gaps).on_conflict_do_nothing()
             connection.execute(insert, told)
+            self._drop_old_gaps(connection, batch)
+
+    def _drop_old_gaps(self, connection: Connection, batch: Batch) -> None:
+        """Keep those of the last batches that had some: a query may always be behind retention."""
+        here = gaps.c.query == self.query, gaps.c.checkpoint == batch.checkpoint
+        had_some = sql.select(gaps.c.batch).where(*here).distinct().order_by(gaps.c.batch.desc())
+        last_to_go = connection.scalar(had_some.offset(GAP_BATCHES_MAX).limit(1))
+        if last_to_go is not None:
+            connection.execute(gaps.delete().where(*here, gaps.c.batch <= last_to_go))
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""

@@ -17,8 +17,10 @@ from confluent_kafka.admin import OffsetSpec
 
 from holdfast.pipelines.intake.connection import Client, open_admin, open_consumer
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds
+from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds, parted
+from holdfast.pipelines.reading import leaders
 from holdfast.pipelines.reading.told_offsets import NO_ANSWER, ask_offsets
+from holdfast.pipelines.reading.way import way_of
 from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
 from holdfast.wire.well_known import LATEST
 
@@ -62,10 +64,23 @@ class Listing:
         self._missed: set[Partition] = set()  # waited for, in vain
         # Since when a leader is an old one, and how often it was; the first time it was said.
         self._behind: dict[Partition, tuple[float, int]] = {}
+        # Offsets and epochs that a leader's log goes on from, by the leader's epoch: asked once.
+        self._whole: dict[Partition, tuple[int, leaders.Question]] = {}
+        self._addresses: tuple[str, ...] = ()  # of brokers, besides those that were given
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = open_consumer(client, error_cb=self._note)
         self._admin = open_admin(client)
+
+    def _find_leaders_anew(self) -> None:
+        """Have the admin client look for leaders anew: it keeps asking those that it remembers.
+
+        A broker that was cut off names itself, so another one may be the first that is asked.
+        """
+        client = dict(self._client)
+        given = client["bootstrap.servers"]
+        client["bootstrap.servers"] = ",".join(dict.fromkeys([*given.split(","), *self._addresses]))
+        self._admin = open_admin(tuple(sorted(client.items())))
 
     def _note(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it names no address
@@ -188,9 +203,16 @@ class Listing:
             time.sleep(PAUSE_S)
         return ids
 
-    def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
+    def earliest(
+        self,
+        partitions: Collection[Partition],
+        *,
+        all_of_them: bool = False,
+        within_s: float | None = None,
+    ) -> Offsets:
+        """Return where logs begin. `within_s` bounds who waits for all of them, no option does."""
         specs = dict.fromkeys(partitions, OffsetSpec.earliest())
-        return self._ask(specs, all_of_them=all_of_them).offsets
+        return self._ask(specs, all_of_them=all_of_them, within_s=within_s).offsets
 
     def ends(
         self,
@@ -207,26 +229,91 @@ class Listing:
         specs = dict.fromkeys(partitions, OffsetSpec.latest())
         return self._ask(specs, known, all_of_them=all_of_them)
 
+    def newest(self, partitions: Collection[Partition]) -> Epochs:
+        """Return the newest epochs that brokers know of: a leader of an older one was cut off.
+
+        For who has read nothing yet. Over librdkafka each broker can't be asked, and none is known.
+        """
+        if not (partitions and way_of(self._client).is_ours):
+            return {}
+        found = leaders.newest(self._client, partitions)
+        self._addresses = found.addresses
+        return found.epochs
+
+    def held(
+        self, read: Known, latest: Known, *, all_of_them: bool = False
+    ) -> tuple[Known, Offsets]:
+        """Hold logs that have come past what was read against it, where another one leads by now.
+
+        Return the ends of `latest`, and from where on logs are others than those that were read. An
+        end whose leader does not say now is left out, as if it was away; with `all_of_them` it is
+        asked for WAIT_S. Over librdkafka nobody can be asked, and tasks will notice.
+        """
+        if not way_of(self._client).is_ours:
+            return latest, {}
+        deadline = time.monotonic() + WAIT_S
+        cuts: Offsets = {}
+        while True:
+            ends, unknown = self._epoch_ends(read, latest)
+            cuts |= parted(read, ends)
+            if not unknown or not all_of_them:
+                break
+            if time.monotonic() > deadline:
+                said = ", ".join(map(str, sorted(unknown)))
+                raise ListingError(
+                    f"no leader of {said} says within {WAIT_S:.0f} s whether its log is still the "
+                    "one that was read"
+                )
+            time.sleep(PAUSE_S)
+            told = self.ends(unknown, read.epochs, all_of_them=True)
+            latest = Known(latest.offsets | told.offsets, latest.epochs | told.epochs)
+        return (
+            Known(
+                {p: end for p, end in latest.offsets.items() if p not in unknown},
+                {p: epoch for p, epoch in latest.epochs.items() if p not in unknown},
+            ),
+            cuts,
+        )
+
+    def _epoch_ends(self, read: Known, latest: Known) -> tuple[Offsets, set[Partition]]:
+        """Return where epochs in which was read end, of newer leaders; and which do not say."""
+        asked = {
+            p: leaders.Question(read.epochs[p], epoch)
+            for p, epoch in latest.epochs.items()
+            if 0 <= read.epochs.get(p, -1) < epoch and read.offsets[p] <= latest.offsets[p]
+        }
+        fresh = {
+            p: question
+            for p, question in asked.items()
+            if self._whole.get(p) != (read.offsets[p], question)
+        }
+        told = leaders.epoch_ends(self._client, fresh) if fresh else {}
+        ends = {p: end for p, end in told.items() if end is not None}
+        cuts = parted(read, ends)
+        self._whole |= {p: (read.offsets[p], fresh[p]) for p in told if p not in cuts}
+        return ends, fresh.keys() - told.keys()
+
     def reaching(self, wanted: Mapping[Partition, int]) -> Known:
         """Return the ends of logs that somebody says to be at least so long.
 
         A leader that is a new one, or that was cut off, may not know yet: until each log is so
         long they are asked for REQUEST_S.
         """
-        deadline = time.monotonic() + REQUEST_S
+        deadline, newest = time.monotonic() + REQUEST_S, self.newest(wanted)
         while True:
-            told = self.ends(wanted, all_of_them=True)
+            told = self.ends(wanted, newest, all_of_them=True)
             if all(told.offsets[p] >= end for p, end in wanted.items()):
                 return told
             if time.monotonic() > deadline:
                 return told
-            self._admin = open_admin(self._client)
+            self._find_leaders_anew()
             time.sleep(PAUSE_S)
 
     def at_times(self, times: Mapping[Partition, int]) -> Offsets:
         """Return the first offset at or after a time in ms since 1970, of each; LATEST: none is."""
         specs = {p: OffsetSpec.for_timestamp(time_ms) for p, time_ms in times.items()}
-        return self._ask(specs, all_of_them=True, may_be_none=True).offsets
+        newest = self.newest(times)
+        return self._ask(specs, newest, all_of_them=True, may_be_none=True).offsets
 
     def _ask(
         self,
@@ -235,9 +322,11 @@ class Listing:
         *,
         all_of_them: bool,
         may_be_none: bool = False,
+        within_s: float | None = None,
     ) -> Known:
         """Ask the leaders; with `all_of_them` again until everyone has answered, within a bound."""
-        begin = time.monotonic()
+        begin, retries = time.monotonic(), self._retries if within_s is None else None
+        bound_s = WAIT_S if within_s is None else within_s
         found = Known({}, {})
         for asked in count():
             missing = {
@@ -246,13 +335,13 @@ class Listing:
             said = self._ask_once(missing, known, found, may_be_none=may_be_none)
             if len(found.offsets) == len(specs) or not all_of_them:
                 return found
-            if asked == self._retries:
+            if asked == retries:
                 raise ListingError(
                     f"no offsets from {', '.join(said)} after {asked} retries "
                     "(fetchOffset.numRetries)"
                 )
-            if self._retries is None and time.monotonic() > begin + WAIT_S:
-                raise ListingError(f"no offsets from {', '.join(said)} within {WAIT_S:.0f} s")
+            if retries is None and time.monotonic() > begin + bound_s:
+                raise ListingError(f"no offsets from {', '.join(said)} within {bound_s:.0f} s")
             time.sleep(self._pause_s)
         raise AssertionError("unreachable")
 
@@ -284,8 +373,7 @@ class Listing:
                 if answer.epoch >= 0:
                     found.epochs[partition] = answer.epoch
         if said:
-            # It asks the leaders that it remembers, and does not forget one that is dead.
-            self._admin = open_admin(self._client)
+            self._find_leaders_anew()
         return said
 
     def _wait_for_successor(self, partition: Partition, epoch: int, known: int) -> None:
@@ -293,9 +381,7 @@ class Listing:
         now = time.monotonic()
         since, looks = self._behind.get(partition, (now, 0))
         self._behind[partition] = since, looks + 1
-        what = (
-            f"{partition}: its leader has epoch {epoch}, and this query has read in epoch {known}"
-        )
+        what = f"{partition}: its leader has epoch {epoch}, and one of epoch {known} is known of"
         remedy = (
             "If the cluster was restored from a copy, or the topic made anew where topics have no "
             "ids, what was read is not in this log: start with a fresh checkpoint"

@@ -6,8 +6,9 @@ partition to the next offset to read; its text is the JVM connector's `{"topic":
 name and another id. Its text has the id beside the numbers: `{"topic":{"id":"...","0":17}}`. And it
 says which consumer group is told, where one is: `{"topic":{...},"@progressGroup":{...}}`.
 
-Beside a topic's numbers stand the leader epochs that they were told in, and the gaps that were
-known when the batch was planned: `{"topic":{"0":17,"epochs":{"0":3},"gaps":{"0":[[3,9]]}}}`.
+Beside a topic's numbers stand the leader epochs that they were told in, and what was known to be
+gone when the batch was planned: `{"topic":{"0":17,"epochs":{"0":3},"gaps":{"0":[[3,9]]}}}`, or
+`"cuts"` of the same form.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Offsets = dict[Partition, int]
 TopicIds = dict[str, str]  # a cluster before Kafka 2.8 tells none: then the topic is left out
 Epochs = dict[Partition, int]  # of leaders; of a cluster before Kafka 2.1 there are none
 Gaps = dict[Partition, tuple[tuple[int, int], ...]]  # offsets [from, to) that the log lacked
-ID, EPOCHS, GAPS = "id", "epochs", "gaps"  # among a topic's partitions, which are numbers
+# Among a topic's partitions, which are numbers.
+ID, EPOCHS, GAPS, CUTS = "id", "epochs", "gaps", "cuts"
 RECORD = "holdfast.record"  # in the metadata of a column: which of a record's coordinates it has
 _AS_KAFKA_SPELLS = str.maketrans("+/", "-_")
 
@@ -58,7 +60,8 @@ class Position:
 
     `group` is told so, when a table has what lies before them. All before an offset could be read
     of the leader whose epoch is in `epochs`. `gaps` are what the log lacked of the batch that ends
-    here, or of the one before it.
+    here, or of the one before it. `cuts` lie before that batch: there the log has other records now
+    than those that were read.
     """
 
     offsets: Offsets
@@ -66,6 +69,7 @@ class Position:
     group: ProgressGroup | None = None
     epochs: Epochs = field(default_factory=dict)
     gaps: Gaps = field(default_factory=dict)
+    cuts: Gaps = field(default_factory=dict)
 
 
 class DataLossError(RuntimeError):
@@ -119,8 +123,11 @@ def spelt(topic_id: str) -> str:
 
 def position_to_json(position: Position) -> dict[str, dict[str, Any]]:
     nested = to_json(position.offsets, position.ids)
-    gaps = {p: [list(pair) for pair in pairs] for p, pairs in position.gaps.items()}
-    for name, values in ((EPOCHS, position.epochs), (GAPS, gaps)):
+    gaps, cuts = (
+        {p: [list(pair) for pair in pairs] for p, pairs in told.items()}
+        for told in (position.gaps, position.cuts)
+    )
+    for name, values in ((EPOCHS, position.epochs), (GAPS, gaps), (CUTS, cuts)):
         for partition in sorted(values.keys() & position.offsets.keys()):
             beside = nested[partition.topic].setdefault(name, {})
             beside[str(partition.number)] = values[partition]
@@ -139,6 +146,7 @@ def position_from_json(value: Any) -> Position:
     numbers: dict[str, Any] = {}
     epochs: Epochs = {}
     gaps: Gaps = {}
+    cuts: Gaps = {}
     try:
         group = group_from_json(value[KEY]) if KEY in value else None
     except GroupError as error:
@@ -149,16 +157,17 @@ def position_from_json(value: Any) -> Position:
         if not isinstance(partitions, dict):
             numbers[topic] = partitions  # which is refused below
             continue
-        beside = {ID, EPOCHS, GAPS}
+        beside = {ID, EPOCHS, GAPS, CUTS}
         numbers[topic] = {name: told for name, told in partitions.items() if name not in beside}
         epochs |= from_json({topic: partitions.get(EPOCHS, {})})
         gaps |= _gaps_from_json(topic, partitions.get(GAPS, {}))
+        cuts |= _gaps_from_json(topic, partitions.get(CUTS, {}))
         if ID in partitions:
             told = partitions[ID]
             if not (isinstance(told, str) and told):
                 raise OffsetsError(f"topic {topic!r}: {told!r} is no id of a topic")
             ids[topic] = spelt(told)
-    return Position(from_json(numbers), ids, group, epochs, gaps)
+    return Position(from_json(numbers), ids, group, epochs, gaps, cuts)
 
 
 def _gaps_from_json(topic: str, value: Any) -> Gaps:
@@ -282,6 +291,22 @@ def cut_short(
         if latest.offsets.get(partition, offset) < offset
         # Where none was told when it was planned, nothing says that the leader is an old one.
         and (partition not in epochs or latest.epochs.get(partition, -1) > epochs[partition])
+    }
+
+
+def parted(read: Known, ends: Mapping[Partition, int]) -> Offsets:
+    """Return from where on a log is another one than that which was read.
+
+    `ends` says where each epoch in which something was read ends in the log of now.
+    """
+    return {p: end for p, end in ends.items() if end < read.offsets[p]}
+
+
+def cuts_text(read: Known, cuts: Mapping[Partition, int]) -> Said:
+    return {
+        p: f"an election cut the log: from offset {cut} on, up to {read.offsets[p]}, are other "
+        f"records now than leader epoch {read.epochs[p]} had"
+        for p, cut in sorted(cuts.items())
     }
 
 

@@ -62,6 +62,7 @@ class Planned:
     group: ProgressGroup | None = None  # is told where it ends, once the table has it
     # What the log lacked when this was planned; the last ones before `start`, if found too late.
     gaps: tuple[tuple[int, int], ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()  # where it has other records now; before `start`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +121,11 @@ def planned_ranges(
                 raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
             topic_id = new.ids.get(partition.topic)
             # While nothing moves Spark writes the text before down again: it was told then.
-            gaps = () if old == new else new.gaps.get(partition, ())
+            gaps, cuts = (
+                () if old == new else told.get(partition, ()) for told in (new.gaps, new.cuts)
+            )
             reader = Reader(partition, place)
-            planned.append(Planned(reader, start, end, topic_id, new.group, gaps))
+            planned.append(Planned(reader, start, end, topic_id, new.group, gaps, cuts))
     return tuple(planned)
 
 

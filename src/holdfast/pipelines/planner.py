@@ -169,7 +169,8 @@ class Planner:
     def _numbers(self, spec: Offsets) -> Known:
         named = [p for p in spec if spec[p] == EARLIEST]
         last = [p for p in spec if spec[p] == LATEST]
-        latest = self.listing.ends(last, all_of_them=True) if last else Known({}, {})
+        newest = self.listing.newest(last)  # nothing was read that would tell of an old leader
+        latest = self.listing.ends(last, newest, all_of_them=True) if last else Known({}, {})
         earliest = self.listing.earliest(named, all_of_them=True) if named else {}
         return Known(moves.resolve(spec, earliest, latest.offsets), latest.epochs)
 
@@ -218,6 +219,21 @@ class Planner:
             said = "; ".join(moves.made_anew_text(changed))
             log.warning("going on with what is there now: %s", said)
         return set(changed)
+
+    def begins(self, partitions: Collection[Partition], there: Collection[str]) -> Offsets:
+        """Return where logs begin that a batch is about to be read of.
+
+        Where what is gone is passed over, a leader that is away is waited for, as long as its task
+        would: what is gone when it comes back, that task's log alone would tell. Of topics that are
+        not `there` just now nothing is waited for.
+        """
+        gone, within_s = self.options.gone, self.options.poll_timeout_ms / 1000
+        must = [p for p in partitions if p.topic in there and not gone.fails(p.topic)]
+        others = [p for p in partitions if p not in {*must}]
+        found = self.listing.earliest(others) if others else {}
+        if must:
+            found |= self.listing.earliest(must, all_of_them=True, within_s=within_s)
+        return found
 
     def entering(self, earliest: Offsets, latest: Offsets, others: Collection[str]) -> Offsets:
         """Return where new partitions enter: where the log begins.

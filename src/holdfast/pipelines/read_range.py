@@ -7,14 +7,15 @@ only `read_range`, `Access` and the errors.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Generator, Iterator
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from holdfast.pipelines.intake import headers
 from holdfast.pipelines.intake.connection import open_consumer
@@ -46,6 +47,8 @@ __all__ = [
 BATCH_ROWS = 10_000
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
+GONE_S = 30.0  # a topic whose records do not come for so long is looked for
+GONE_LOOKS = 5
 ENDS_S = 2.0
 PAUSE_S = 0.1
 _OUT_OF_RANGE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
@@ -59,13 +62,42 @@ _HOPELESS = _UNKNOWN | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 log = logging.getLogger(__name__)
 
 
+class FetchedOffsets:
+    """How far librdkafka has fetched, as its statistics tell.
+
+    It shows nothing else of records that were aborted: whoever waits for rows would take them for
+    silence.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[Partition, int] = {}
+
+    def __call__(self, text: str) -> None:
+        self._next = {
+            Partition(topic, told["partition"]): told["next_offset"]
+            for topic, each in json.loads(text)["topics"].items()
+            for told in each["partitions"].values()
+        }
+
+    def of(self, partition: Partition) -> int:
+        return self._next.get(partition, -1)
+
+
+class _Consumer(NamedTuple):
+    client: Any
+    fetched: FetchedOffsets
+
+    def close(self) -> None:
+        self.client.close()
+
+
 # Workers outlive tasks, and a consumer's connections are dear: keep the idle ones.
-_idle: dict[Access, Any] = forget_in_child({}, leak)
+_idle: dict[Access, _Consumer] = forget_in_child({}, lambda kept: leak(kept.client))
 
 
 def read_range(
     partition: Partition, start: int, end: int, access: Access, plan: Plan = UNPLANNED
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, bool]:
     """Yield the records at offsets [start, end), in order, as batches with the columns of Spark's.
 
     Eight with `access.headers`. Holes (compaction, transaction markers) are passed over: the range
@@ -73,21 +105,24 @@ def read_range(
     the range are gone, and `fail_on_data_loss` is set. ReadError: silence for too long, a refusal,
     a batch that is damaged, or a log that was cut where it was read already. A log that ends before
     the range does is no loss but in a newer leader epoch than that of the plan.
+
+    Return whether it is certain that all that was yielded is of the topic with the plan's id.
     """
     assert 0 <= start <= end, f"{partition}: no range [{start}, {end})"
     if start == end:
-        return
+        return True
     way = way_of(access.client)
     _tell(way)
     if way.is_ours:
         try:
-            yield from wire_range(partition, start, end, access, plan)
+            return (yield from wire_range(partition, start, end, access, plan))
         except NotOursError as refusal:
             log.info("%s: reading on over librdkafka: %s", partition, refusal.why)
+            is_held = refusal.is_held
             start = refusal.position
-        else:
-            return
-    yield from librdkafka_range(partition, start, end, access, plan)
+    else:
+        is_held = True
+    return (yield from librdkafka_range(partition, start, end, access, plan)) and is_held
 
 
 _told: Final[set[Way]] = set()
@@ -102,13 +137,21 @@ def _tell(way: Way) -> None:
 
 def librdkafka_range(
     partition: Partition, start: int, end: int, access: Access, plan: Plan = UNPLANNED
-) -> Iterator[pa.RecordBatch]:
-    """Yield the same as `read_range`, over librdkafka."""
-    consumer, process = _idle.pop(access, None) or _opened(access), os.getpid()
-    whole = False
+) -> Generator[pa.RecordBatch, None, bool]:
+    """Yield the same as `read_range`, over librdkafka, which reads by name.
+
+    So nothing that it yields is certain to be of the plan's topic.
+    """
+    kept, process = _idle.pop(access, None) or _opened(access), os.getpid()
+    consumer = kept.client
+    whole, is_empty = False, True
     try:
-        reading = _Reading(consumer, partition, start, end, access=access, plan=plan)
-        yield from reading.batches()
+        reading = _Reading(
+            consumer, partition, start, end, access=access, plan=plan, fetched=kept.fetched
+        )
+        for batch in reading.batches():
+            is_empty = False
+            yield batch
         whole = True
     finally:
         # After an error its state is unknown; and a bound on what is kept.
@@ -118,14 +161,22 @@ def librdkafka_range(
             leak(consumer)
         elif whole and access not in _idle and len(_idle) < CONSUMERS_MAX:
             consumer.unassign()
-            _idle[access] = consumer
+            _idle[access] = kept
         else:
             consumer.close()
+    return is_empty
 
 
-def _opened(access: Access) -> Any:
-    held = str(max(access.fetch_bytes // 1024, 1))
-    return open_consumer((("queued.max.messages.kbytes", held), *access.client))
+def _opened(access: Access) -> _Consumer:
+    """Open a consumer. What it is asked to do by the connection's own settings counts."""
+    settings = {"queued.max.messages.kbytes": str(max(access.fetch_bytes // 1024, 1))}
+    fetched = FetchedOffsets()
+    callbacks: dict[str, Any] = {}
+    if dict(access.client).get("isolation.level") == "read_committed":
+        every_ms = str(min(max(access.silence_ms_max // 5, 100), 10_000))
+        settings["statistics.interval.ms"] = every_ms
+        callbacks["stats_cb"] = fetched
+    return _Consumer(open_consumer((*settings.items(), *access.client), **callbacks), fetched)
 
 
 class _Reading:
@@ -140,6 +191,7 @@ class _Reading:
         *,
         access: Access,
         plan: Plan = UNPLANNED,
+        fetched: FetchedOffsets | None = None,
     ) -> None:
         self.consumer = consumer
         self.partition = partition
@@ -149,11 +201,15 @@ class _Reading:
         self.plan = plan
         self._process = os.getpid()
         self._last_epoch = -1  # of the last record that came
+        self._fetched = FetchedOffsets() if fetched is None else fetched
+        self._seen = self._fetched.of(partition)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._assign()
         silence_s_max = self.access.silence_ms_max / 1000
+        look_s = min(GONE_S, silence_s_max / 2)
         deadline = time.monotonic() + silence_s_max
+        look_at = deadline - silence_s_max + look_s
         while self.position < self.end:
             if os.getpid() != self._process:
                 raise ReadError(f"{self.partition}: the client is that of the process that forked")
@@ -161,9 +217,39 @@ class _Reading:
             records = self._sift(messages)
             if records:
                 yield to_arrow(records, self.partition, with_headers=self.access.headers)
+            if records or self._has_come_on():
                 deadline = time.monotonic() + silence_s_max
-            elif time.monotonic() > deadline:
+                look_at = deadline - silence_s_max + look_s
+            elif time.monotonic() > look_at:
+                self._look_for_topic()
+                look_at = time.monotonic() + look_s
+            if time.monotonic() > deadline and self.position < self.end:
                 raise self.access.silent(self.partition, self.position, self.end)
+
+    def _has_come_on(self) -> bool:
+        """Return whether more was fetched, though nothing of it gave a row."""
+        before, self._seen = self._seen, self._fetched.of(self.partition)
+        return self._seen > self.position and self._seen != before
+
+    def _look_for_topic(self) -> None:
+        """Give up the rest of a topic that was deleted, where that is no error.
+
+        The client does not say so of one that it has never known.
+        """
+        if self.access.fail_on_data_loss:
+            return
+        for _ in range(GONE_LOOKS):  # brokers may hear of it one after the other
+            try:
+                told = self.consumer.list_topics(self.partition.topic, timeout=ENDS_S)
+            except KafkaException:
+                return
+            described = told.topics.get(self.partition.topic)
+            error = None if described is None else described.error
+            if error is None or error.code() not in _UNKNOWN:
+                return
+            time.sleep(PAUSE_S)
+        self.position = self.end
+        self.access.lost(self.partition, "no broker knows the topic: it was deleted")
 
     def _assign(self, *, is_held: bool = True) -> None:
         """Ask from the position on. The client holds the leader's log against its last epoch."""

@@ -43,7 +43,16 @@ from holdfast.pipelines.intake import connection
 from holdfast.pipelines.intake.bounds import option_of
 from holdfast.pipelines.intake.delay import Delay, new_offsets
 from holdfast.pipelines.intake.option_values import OptionError
-from holdfast.pipelines.offsets import RECORD, Gaps, Known, Offsets, Partition, Position
+from holdfast.pipelines.offsets import (
+    RECORD,
+    Epochs,
+    Gaps,
+    Known,
+    Offsets,
+    Partition,
+    Position,
+    Range,
+)
 from holdfast.pipelines.options import SourceOptions, parse
 from holdfast.pipelines.planner import Planner, RangePartition
 from holdfast.pipelines.read_range import Access, Plan, read_range
@@ -126,9 +135,9 @@ class _TaskReading:
         )
         plan = Plan(task.topic_id, task.start_epoch, task.end_epoch)
         partition = Partition(task.topic, task.number)
-        yield from read_range(partition, task.start, task.end, access, plan)
+        is_certain = yield from read_range(partition, task.start, task.end, access, plan)
         if task.topic_id is not None:
-            must_be(access, task.topic, task.topic_id)
+            must_be(access, task.topic, task.topic_id, is_certain=is_certain)
 
 
 class BatchReader(_TaskReading, DataSourceReader):  # type: ignore[misc]
@@ -174,7 +183,12 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._initial: Position | None = None
         self._pinned = False
         self._target: Known | None = None
-        self._late: Gaps = {}  # found when a batch's tasks were made, for the next entry to tell
+        # Found when a batch's tasks were made, for the next entry to tell: what went since, where
+        # the log was cut, and in which epochs the batch's end was found again.
+        self._late: Gaps = {}
+        self._late_cuts: Gaps = {}
+        self._held: tuple[Position, Epochs] | None = None
+        self._planned: dict[str, Any] | None = None  # the last end that this life has planned
         self._seen: Offsets = {}  # where the logs ended when we last looked
         least = options.rows_min
         self._delay = None if least is None else Delay(least, options.wait_ms_max)
@@ -185,7 +199,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
             wanted = planner.options.starting
             begin = planner.resolved(wanted, "startingOffsets", planner.partitions())
             if isinstance(wanted, dict):
-                ends = planner.listing.ends(list(begin.offsets))
+                named = list(begin.offsets)
+                ends = planner.listing.ends(named, planner.listing.newest(named))
                 planner.lost(moves.out_of_log(begin.offsets, ends.offsets))
             topics = {partition.topic for partition in begin.offsets}
             ids = planner.listing.topic_ids(topics, all_of_them=True)
@@ -206,48 +221,62 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not self._pinned and begin == self._initial:
             self._pinned = True
             return moves.position_to_json(begin)
+        self._planned = moves.position_to_json(self._next(begin, limit))
+        return self._planned
+
+    def _next(self, begin: Position, limit: ReadLimit) -> Position:
+        """Return where the batch that begins there ends."""
         planner, listing = self._planner, self._planner.listing
+        held = self._held[1] if self._held is not None and self._held[0] == begin else {}
+        known = begin.epochs | held
         present = planner.present(begin.offsets)
         planner.refuse_members()
-        earliest, latest = listing.earliest(present), listing.ends(present, begin.epochs)
+        earliest, latest = listing.earliest(present), listing.ends(present, known)
         # Asked for after the offsets: these are not those of a topic that came a moment later.
         topics = {partition.topic for partition in [*begin.offsets, *present]}
         ids = listing.topic_ids(topics)
         others = planner.made_anew(begin.ids, ids)
         # What counts a topic that is gone is dropped; the new one's partitions enter as new ones.
         kept = {p: offset for p, offset in begin.offsets.items() if p.topic not in others}
+        # Epochs of a topic that is gone say nothing of the one that has its name now.
+        read = Known(kept, {p: epoch for p, epoch in known.items() if p in kept})
+        latest, cuts = listing.held(read, latest, all_of_them=self._target is not None)
+        told = latest.epochs
         # Where a log begins is believed of no leader that does not say where it ends.
         earliest = {p: o for p, o in earliest.items() if p not in kept or p in latest.offsets}
         earliest = planner.entering(earliest, latest.offsets, others)
         self._seen |= latest.offsets
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
-        planner.cut(moves.cut_short(kept, begin.epochs, latest))
+        planner.cut(moves.cut_short(kept, known, latest) | moves.cuts_text(read, cuts))
         if self._target is not None:
-            earliest, latest = self._up_to_target(
-                self._target, Known(kept, begin.epochs), present, earliest, latest
-            )
+            earliest, latest = self._up_to_target(self._target, read, present, earliest, latest)
         if self._waits(kept, earliest, latest.offsets, limit):
             latest = Known({}, {})  # nothing moves; what is new in the topics enters all the same
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = moves.advance(kept, earliest, latest.offsets, rows_max)
-        epochs = moves.epochs_at(kept, begin.epochs, end, latest.epochs)
+        epochs = moves.epochs_at(kept, known, end, latest.epochs)
+        # That a log was cut is told once: who leads it has all before the offset that stands.
+        epochs |= {p: told[p] for p in cuts}
         # An id that is not told just now stays what it was: nothing says that it changed.
         position = Position(end, begin.ids | ids, planner.options.progress, epochs)
-        position = self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end))
-        return moves.position_to_json(position)
+        cut: Gaps = {p: ((at, kept[p]),) for p, at in cuts.items()}
+        return self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end), cut)
 
-    def _with_gaps(self, begin: Position, position: Position, gaps: Gaps) -> Position:
-        """Add what is known to be gone of this batch, and of the one before it, if that is new.
+    def _with_gaps(self, begin: Position, position: Position, gaps: Gaps, cuts: Gaps) -> Position:
+        """Add what is known to be gone of this batch, and of those before it, if that is new.
 
         While nothing moves the text stays what it was, or Spark would make a batch of it.
         """
-        told = begin.gaps.items()
-        late = {p: pairs for p, pairs in self._late.items() if (p, pairs) not in told}
         # Of a topic that was made anew meanwhile, offsets count other records.
         anew = moves.made_anew(begin.ids, position.ids)
-        late = {p: pairs for p, pairs in late.items() if p.topic not in anew}
-        stands = replace(begin, gaps={}) == position and not late
-        return replace(position, gaps=begin.gaps if stands else moves.with_gaps(late, gaps))
+        late, late_cuts = (
+            {p: each for p, each in found.items() if told.get(p) != each and p.topic not in anew}
+            for found, told in ((self._late, begin.gaps), (self._late_cuts, begin.cuts))
+        )
+        cuts = moves.with_gaps(late_cuts, cuts)
+        if replace(begin, gaps={}, cuts={}) == position and not late and not cuts:
+            return begin
+        return replace(position, gaps=moves.with_gaps(late, gaps), cuts=cuts)
 
     def _waits(self, begin: Offsets, earliest: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
         """Return whether what is new waits for more. AvailableNow and Once take what is there."""
@@ -305,7 +334,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         """
         self._pinned = True
         before, after = moves.position_from_json(start), moves.position_from_json(end)
-        self._late = {}
+        self._late, self._late_cuts, self._held = {}, {}, None
         entered = moves.made_anew(before.ids, after.ids)
         planned = [
             planned
@@ -318,13 +347,36 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._planner.refuse_members()
         others = self._planner.made_anew(after.ids, ids)
         planned = [r for r in planned if r.partition.topic not in others]
-        earliest = self._planner.listing.earliest([r.partition for r in planned])
-        epochs = before.epochs, after.epochs
+        earliest = self._planner.begins([r.partition for r in planned], ids)
+        if end != self._planned:
+            self._hold(before, after, planned)
+        epochs = (
+            # What the log was held against here is not for the tasks to find again.
+            {p: e for p, e in before.epochs.items() if p not in {**after.cuts, **self._late_cuts}},
+            after.epochs | (self._held[1] if self._held is not None else {}),
+        )
         tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids, epochs)
         # This batch's entry is written, and stays what it is: the next one tells what went since.
         starts = {r.partition: r.start for r in planned}
         self._late = moves.gaps_before(starts, earliest, after.offsets)
         return tasks
+
+    def _hold(self, before: Position, after: Position, planned: Sequence[Range]) -> None:
+        """Hold a batch of an earlier life against the log: it may have been cut meanwhile.
+
+        Then the tasks read the log as it is, so behind the batch nothing is lacking.
+        """
+        planner = self._planner
+        starts, ends = (
+            Known({r.partition: at.offsets[r.partition] for r in planned}, at.epochs)
+            for at in (before, after)
+        )
+        told = planner.listing.ends(ends.offsets, after.epochs)
+        cuts, at_end = (planner.listing.held(read, told)[1] for read in (starts, ends))
+        cuts = {p: at for p, at in cuts.items() if p not in after.cuts}
+        planner.cut(moves.cuts_text(ends, at_end) | moves.cuts_text(starts, cuts))
+        self._late_cuts = {p: ((at, starts.offsets[p]),) for p, at in cuts.items()}
+        self._held = after, {p: told.epochs[p] for p in at_end}
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark calls this a batch late, and not for the last one. Sinks tell groups."""

@@ -22,7 +22,6 @@ from holdfast.pipelines.offsets import (
 )
 from holdfast.pipelines.read_range import Access, ReadError
 from holdfast.pipelines.reading.told_offsets import admin_of
-from holdfast.pipelines.reading.way import way_of
 
 REQUEST_S = 5.0
 PAUSE_S = 0.2
@@ -55,13 +54,13 @@ def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, K
     return unanswered
 
 
-def must_be(access: Access, topic: str, topic_id: str) -> None:
+def must_be(access: Access, topic: str, topic_id: str, *, is_certain: bool) -> None:
     """Raise TopicMadeAnewError if the topic is another one now. Called when it has been read.
 
-    Our own client holds each fetch to the id. So where data may be lost, what it has read stays
-    right when the topic is gone, or another one, by now; librdkafka reads by name.
+    Where it `is_certain` that what was read is of that topic, and data may be lost, it stays right
+    when the topic is gone, or another one, by now.
     """
-    is_held = not access.fail_on_data_loss and way_of(access.client).is_ours
+    is_held = is_certain and not access.fail_on_data_loss
     begin = time.monotonic()
     ids: TopicIds = {}
     while unanswered := ask(admin_of(access.client), [topic], ids):
@@ -70,6 +69,11 @@ def must_be(access: Access, topic: str, topic_id: str) -> None:
         if is_held and is_gone and waited_s > REQUEST_S:
             log.warning("going on: topic %r was deleted after it was read", topic)
             return
+        if is_gone and not access.fail_on_data_loss and waited_s > REQUEST_S:
+            raise ReadError(
+                f"{topic}: the topic was deleted while it was read by its name, so what was read "
+                "may be of another one: the range has to be read anew"
+            )
         if waited_s > access.silence_ms_max / 1000:
             said = f"within {access.silence_ms_max} ms"
             raise ReadError(f"{topic}: no id told ({why.str()}) {said}")

@@ -18,25 +18,17 @@ from holdfast.clients.blocking_driver import (
     NoLeaderError,
     Peer,
     UnreachableError,
-    UnsupportedError,
 )
 from holdfast.clients.log_offsets import READ_COMMITTED, READ_UNCOMMITTED, told_by
+from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, From, Limits
+from holdfast.pipelines.reading.leaders import Question, all_told, ends_told_by
 from holdfast.pipelines.reading.way import Client, wire_settings
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.frame import FRAME_SIZE_MAX
 from holdfast.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from holdfast.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from holdfast.wire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from holdfast.wire.messages.metadata import MetadataResponse
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import EARLIEST, LATEST
 
@@ -45,7 +37,6 @@ ANSWER_S: Final = 30.0
 _METADATA_S: Final = 10.0
 _LAST_BY_NAME: Final = 12  # from the next version of Fetch on a topic is its id
 _FIRST_WITH_DIVERGENCE: Final = 12
-_A_CONSUMER: Final = -1
 _FETCH_BYTES_MAX: Final = FRAME_SIZE_MAX - 1024 * 1024  # what stands around it has to fit as well
 
 
@@ -148,7 +139,7 @@ class WireClient:
     ) -> Lead | NoLeaderError:
         """Ask every broker that is named; return what is known of the newest epoch."""
         newest = first
-        for one in self._all_told(told, topic):
+        for one in all_told(self._driver, told.brokers, [topic]):
             found = None if one is None else _lead(one, topic, number)
             if isinstance(found, Lead) and (
                 isinstance(newest, NoLeaderError) or found.epoch > newest.epoch
@@ -156,26 +147,13 @@ class WireClient:
                 newest = found
         return newest
 
-    def _all_told(self, told: MetadataResponse, topic: str) -> list[MetadataResponse | None]:
-        """Return what each broker that `told` names says of a topic; None: it does not answer."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-        )
-        answers: list[MetadataResponse | None] = []
-        for broker in told.brokers:
-            try:
-                answers.append(self._driver.send(request, node=broker.node_id))
-            except DriverError:
-                answers.append(None)
-        return answers
-
     def is_gone(self, topic: str) -> bool:
         """Return whether each broker of the cluster answers, and none of them knows the topic."""
         try:
             told = self._driver.metadata([topic])
         except DriverError:
             return False
-        answers = self._all_told(told, topic)
+        answers = all_told(self._driver, told.brokers, [topic])
         return bool(answers) and all(
             one is not None
             and [found.error_code for found in one.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -184,9 +162,10 @@ class WireClient:
 
     # -- fetching ----------------------------------------------------------------------------------
 
-    def ask(self, lead: Lead, node: int, topic: Asked, place: From, fetch_bytes: int) -> None:
+    def ask(self, lead: Lead, node: int, topic: Asked, place: From, fetch_bytes: int) -> bool:
         """Send a fetch to the leader, or to a replica that it prefers.
 
+        Return whether it is of the topic with that id: brokers of before Kafka 3.1 take names only.
         UnsupportedError: its Fetch is too old for us. DriverError: it can't be sent.
         """
         assert self._in_flight is None, "an answer is outstanding"
@@ -213,6 +192,7 @@ class WireClient:
             session.reset()
             raise
         self._in_flight = _InFlight(peer, session, topic)
+        return version > _LAST_BY_NAME
 
     def take(self, timeout_s: float) -> Answer:
         """Wait for the answer. DriverError: none came, and the connection is closed."""
@@ -258,24 +238,13 @@ class WireClient:
 
         None: it can't tell. DriverError and its kinds: it is not asked rightly, or does not answer.
         """
-        asked = OffsetForLeaderPartition(
-            partition=number, current_leader_epoch=lead.epoch, leader_epoch=epoch
-        )
-        request = OffsetForLeaderEpochRequest(
-            replica_id=_A_CONSUMER, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
-        )
-        try:
-            response = self._driver.send(request, node=lead.node)
-        except UnsupportedError:
-            return None
-        for one in (one for found in response.topics for one in found.partitions):
-            if one.error_code:
-                raise NoLeaderError(
-                    f"{topic}-{number}: where epoch {epoch} ends: {error_name(one.error_code)}",
-                    one.error_code,
-                )
-            return int(one.end_offset) if one.end_offset >= 0 else None
-        return None
+        partition = Partition(topic, number)
+        asked = {partition: Question(epoch, lead.epoch)}
+        ends, refused = ends_told_by(self._driver.peer(lead.node), asked)
+        if partition in refused:
+            code = refused[partition]
+            raise NoLeaderError(f"{partition}: where epoch {epoch} ends: {error_name(code)}", code)
+        return ends.get(partition)
 
     def close(self) -> None:
         self._driver.close()

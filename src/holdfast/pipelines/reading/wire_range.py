@@ -9,7 +9,7 @@ Rules: fetch.md#when-to-answer, fetch.md#nearest-replica, errors.md#retriable-co
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -59,10 +59,12 @@ _idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
 class NotOursError(Exception):
     """From `position` on only librdkafka reads: messages of an old format, or an old broker."""
 
-    def __init__(self, position: int, why: str) -> None:
+    def __init__(self, position: int, why: str, *, is_held: bool) -> None:
+        """`is_held`: what was yielded is certain to be of the topic that was planned."""
         super().__init__(position, why)
         self.position = position
         self.why = why
+        self.is_held = is_held
 
 
 def wire_range(
@@ -73,8 +75,10 @@ def wire_range(
     plan: Plan = UNPLANNED,
     *,
     decoder: Decoder = DECODER,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, bool]:
     """Yield the records at offsets [start, end), as `read_range` does, and with its errors.
+
+    Return the same, too: brokers of before Kafka 3.1 are asked by name.
 
     NotOursError: all before its position was yielded, and nothing from there on.
     """
@@ -82,7 +86,8 @@ def wire_range(
     is_whole = False
     try:
         rows = RangeRows(partition, start, end, access, decoder)
-        yield from _Reading(client, partition, rows, access, plan).batches()
+        reading = _Reading(client, partition, rows, access, plan)
+        yield from reading.batches()
         is_whole = True
     finally:
         # With an answer outstanding it is of no use to the next range.
@@ -91,6 +96,7 @@ def wire_range(
             _idle[access.client] = client
         else:
             client.close()
+    return reading.is_held
 
 
 class _Reading:
@@ -113,10 +119,13 @@ class _Reading:
         bounds = rows.position, rows.end
         self._history = History(client, partition, bounds, access, plan)
         self._lead = Lead(-1, -1, NULL_UUID)  # that was asked last
+        self._asking_by_id = False  # how it was
+        self._asked_by_id = False  # whose answer is there
         self._fetch_bytes = access.fetch_bytes
         self._is_stale = False  # who leads has to be asked for anew
         self._replica: int | None = None  # that the leader prefers us to read from
         self._topic_id: bytes | None = None  # of what was read until now
+        self.is_held = True  # all that came was asked for by the topic's id
         self._trouble = ""
         self._unknown_since_s: float | None = None
         self._deadline_s = 0.0
@@ -167,6 +176,7 @@ class _Reading:
             if not self._client.is_asking:
                 return None
             left_s = max(self._deadline_s - time.monotonic(), PAUSE_S)
+            self._asked_by_id = self._asking_by_id
             error, data = self._client.take(min(ANSWER_S, left_s))
         except NoLeaderError as refusal:
             self._refused(refusal.code, str(refusal))
@@ -177,7 +187,7 @@ class _Reading:
             return None
         except DriverError as failure:
             if isinstance(failure, UnsupportedError) and not isinstance(failure, NoBrokerError):
-                raise NotOursError(self._rows.position, str(failure)) from failure
+                raise self._not_ours(str(failure)) from failure
             self._pause(str(failure))
             return None
         if error:
@@ -217,7 +227,7 @@ class _Reading:
         # A replica may be behind, and then its log would seem to part from what was read.
         last_epoch = self._history.last_epoch if self._replica is None else -1
         place = From(position, last_epoch=last_epoch)
-        self._client.ask(lead, node, asked, place, self._fetch_bytes)
+        self._asking_by_id = self._client.ask(lead, node, asked, place, self._fetch_bytes)
 
     def _is_another(self, topic_id: bytes) -> bool:
         """Return whether it is not the topic's id that was planned, or read until now."""
@@ -249,6 +259,7 @@ class _Reading:
             raise self._broken(f"offset {position} is asked for, and batches before it come")
         self._history.read(found.batches)
         self._topic_id = self._lead.topic_id
+        self.is_held = self.is_held and self._asked_by_id
         is_last = following >= self._end or found.is_old or found.trouble
         if not is_last:
             self._ask_ahead(following)
@@ -268,14 +279,16 @@ class _Reading:
         if trouble:
             raise self._broken(trouble)
         if is_old:
-            why = f"messages of an old format from offset {self._rows.position} on"
-            raise NotOursError(self._rows.position, why)
+            raise self._not_ours(f"messages of an old format from offset {self._rows.position} on")
         if data.records:
             raise self._broken("the broker sends less than a whole batch")
         committed = self._client.settings.is_committed
         readable = data.last_stable_offset if committed else data.high_watermark
         if readable <= self._rows.position:
             self._at_end()
+
+    def _not_ours(self, why: str) -> NotOursError:
+        return NotOursError(self._rows.position, why, is_held=self.is_held)
 
     def _broken(self, why: str) -> ReadError:
         return ReadError(f"{self._partition}: at offset {self._rows.position}: {why}")

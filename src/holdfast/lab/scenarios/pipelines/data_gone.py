@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.pipelines.pipeline import Pipeline
+from holdfast.lab.pipelines.pipeline import SPARK_S, STAGED, Pipeline
 from holdfast.lab.pipelines.plain_log import Row, read_log
 from holdfast.lab.pipelines.tables import SqlTable, compare
 from holdfast.lab.run import Run
@@ -49,17 +49,37 @@ def overtake(run: Run, pipeline: Pipeline) -> tuple[Events, dict[int, int], dict
     pipeline.stop()
     read = dict(events.ends)
     events.send()
+    return events, read, take_all(run, events, "a millisecond's retention")
+
+
+def take_all(run: Run, events: Events, name: str) -> dict[int, int]:
+    """Let retention take all that there is, and have more; return where the log begins now."""
     begins = dict(events.ends)
     run.alter_topic(retention_ms="1")
-    expect_begins(run, "a millisecond's retention", begins)
+    expect_begins(run, name, begins)
     run.alter_topic(retention_ms=str(HOUR_MS))
     events.send()
-    return events, read, begins
+    return begins
+
+
+def overtake_a_batch(
+    run: Run, pipeline: Pipeline, events: Events
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Have a driver die when a batch is planned and not read, and let retention take its records.
+
+    So what is gone stands in no plan. Return as `overtake`.
+    """
+    read, driver = dict(events.ends), pipeline.driver
+    driver.arm(STAGED, "before")
+    events.send()
+    run.wait("a batch to be planned", driver.is_there, SPARK_S)
+    pipeline.kill("a batch is planned and not read")
+    return read, take_all(run, events, "a millisecond's retention, behind a plan")
 
 
 def steps(run: Run) -> None:
     """By default the query ends and says what is gone; told to go on, it writes that down."""
-    pipeline = Pipeline(run)
+    pipeline = Pipeline(run, watch=[STAGED])
     events, read, begins = overtake(run, pipeline)
     pipeline.start()
     pipeline.expect_end(
@@ -70,8 +90,16 @@ def steps(run: Run) -> None:
     run.check("its table meanwhile", f"next offsets {read}", str(before), kept=before == read)
     pipeline.start(**SKIP)
     pipeline.catch_up(events.ends)
+    again, anew = overtake_a_batch(run, pipeline, events)
+    pipeline.start()
+    pipeline.catch_up(events.ends)
     pipeline.stop()
-    expect_named(run, pipeline, events, lambda p: set(range(read[p], begins[p])))
+    expect_named(
+        run,
+        pipeline,
+        events,
+        lambda p: {*range(read[p], begins[p]), *range(again[p], anew[p])},
+    )
 
 
 def unnamed(run: Run) -> None:
@@ -119,6 +147,8 @@ SCENARIO = Scenario(
         "all of it; then more again. Started again the query ends, and names what is gone: "
         "nothing was left out. With goneData=skip it goes on where the log begins, and its sink "
         "writes the offsets that it could not read beside the table, in the batch's transaction. "
+        "Then its driver dies when it has planned a batch and read nothing of it, and retention "
+        "takes those records: the next driver has the old plan, and names them too. "
         "In the control a plain append goes on in the same way: its table has a hole, and nothing "
         "in the database says so."
     ),
