@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli.watch.samples import Partition, Sample
-from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, frame
+from holdfast.cli.watch.samples import Partition, Sample, lag_of, latest_of
+from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, fitted, frame
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.probe import PartitionState, Snapshot
+from holdfast.cluster.quorum import QuorumReplica, QuorumState
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -94,6 +96,47 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
 
 def test_without_partitions_that_is_said() -> None:
     assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
+
+
+def test_what_has_no_room_in_the_terminal_is_counted() -> None:
+    lines = [str(number) for number in range(30)]
+    assert fitted(lines, 30) == lines
+    assert fitted(lines, 24) == [*lines[:23], "7 more lines: the terminal has 24"]
+
+
+def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -> None:
+    """An ISR changes within a leader epoch, and who is cut off still shows the one before."""
+
+    def told(isr: tuple[int, ...], epoch: int) -> Snapshot:
+        state = PartitionState(
+            leader=1, leader_epoch=epoch, replicas=(1, 0, 2), isr=isr, offline=(), error=0
+        )
+        return Snapshot(cluster_id="c", brokers={}, topics={"foo": {0: state}, "__x": {0: state}})
+
+    def seen(*answers: Snapshot) -> Partition:
+        found = latest_of(answers, [])
+        assert list(found) == [("foo", 0)]
+        return found["foo", 0]
+
+    cut_off, latest, newer = told((1, 0, 2), 3), told((1, 2), 3), told((2,), 4)
+    assert seen(latest, cut_off).isr == (1, 2)
+    assert seen(cut_off, newer).isr == (2,)
+    assert set(latest_of([latest], ["__x", "foo"])) == {("__x", 0), ("foo", 0)}
+    quorum = QuorumState(
+        leader=100,
+        epoch=1,
+        high_watermark=9,
+        voters=(replica(100, 9),),
+        observers=(replica(0, 4), replica(1, 9), replica(2, -1)),
+    )
+    assert sorted((0, 1, 2, 3), key=lambda node: lag_of(quorum, node)) == [1, 0, 2, 3]
+    assert lag_of(None, 1) == lag_of(quorum, 2)
+
+
+def replica(node: int, log_end: int) -> QuorumReplica:
+    return QuorumReplica(
+        id=node, directory_id=b"", log_end=log_end, last_fetch_ms=0, last_caught_up_ms=0
+    )
 
 
 @pytest.mark.process

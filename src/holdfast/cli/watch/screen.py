@@ -79,6 +79,14 @@ def frame(sample: Sample, memory: Memory) -> list[str]:
     return [line[:WIDTH].rstrip() for line in lines]
 
 
+def fitted(lines: Sequence[str], rows: int) -> list[str]:
+    """Return what of these lines has room in so many rows, and how many are left out."""
+    if len(lines) <= rows:
+        return list(lines)
+    shown = max(0, rows - 1)
+    return [*lines[:shown], f"{len(lines) - shown} more lines: the terminal has {rows}"]
+
+
 def _head(sample: Sample) -> str:
     active = "no controller is active"
     if sample.active is not None:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 
+from holdfast.judge.history import Acknowledged, Send
 from holdfast.lab.evidence import events_of
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import SHORT_LAG, Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed, latency_table
 from holdfast.lab.steps.sides import AGAIN_S, Sides
-from holdfast.lab.steps.usual import begin
+from holdfast.lab.steps.usual import REFUSAL, begin
 from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.workload_processes import Worker
 
 PARTITION = 0
-LAG_MS = 4000
 SIZE = 1000  # bytes of an event: three times as many a second as the slow link carries
 RATE = "60KB/s"
-DROPPED_S = LAG_MS / 1000 + 60  # for a follower that lags to be dropped, on a slow machine
+SLOW_S = 60.0  # beyond the lag, for a follower to be dropped on a slow machine
 GOES_ON = "without the slow follower"
+# What it can't be less than, however slow the machine; the lag begins with the last fetch that
+# had all, and the link is slow for a while before events wait.
+STAYS, WAITS = 0.5, 0.125  # of the lag
 
 
 def steps(run: Run) -> None:
@@ -34,13 +38,14 @@ def steps(run: Run) -> None:
     dropped = run.expect(
         f"{slow} is too slow, and is dropped",
         {PARTITION: want(leader, (leader, *others))},
-        DROPPED_S,
+        run.parameters.lag_s + SLOW_S,
     )
     dropped_ms = time.monotonic() * 1000
     if not dropped:
         return
     counts = counts_of([clients.raw])
     run.steady(clients.raw, max(run.parameters.duration_s, 3.0))
+    expect_waited_for(run, clients.raw, slow, slowed_ms, dropped_ms)
     expect_undisturbed(run, GOES_ON, counts, [clients.raw])
     healed_ms = sides.heal()
     run.expect(f"{slow} is back", whole(run.replicas), AGAIN_S)
@@ -57,6 +62,33 @@ def steps(run: Run) -> None:
     run.tables.append(latency_table("Latency", events_of(histories), windows))
 
 
+def expect_waited_for(
+    run: Run, raw: Worker, slow: int, slowed_ms: float, dropped_ms: float
+) -> None:
+    """Check that the follower was given its time, and acks=all waited for it meanwhile."""
+    lag_s = run.parameters.lag_s
+    stayed_s = (dropped_ms - slowed_ms) / 1000
+    run.check(
+        f"{slow} stays in sync at first",
+        f"{STAYS * lag_s:g} s at least, of a lag of {lag_s:g} s",
+        f"{stayed_s:.1f} s",
+        kept=stayed_s >= STAYS * lag_s,
+    )
+    sent: dict[str, float] = {}
+    longest_ms = 0.0
+    for event in events_of([raw.history]):
+        if isinstance(event, Send) and slowed_ms <= event.at_ms < dropped_ms:
+            sent[event.id] = event.at_ms
+        elif isinstance(event, Acknowledged) and event.id in sent:
+            longest_ms = max(longest_ms, event.at_ms - sent[event.id])
+    run.check(
+        f"acks=all waits for {slow} while it is in sync",
+        f"{WAITS * lag_s:g} s at least, where it waits longest",
+        f"{longest_ms / 1000:.1f} s",
+        kept=longest_ms / 1000 >= WAITS * lag_s,
+    )
+
+
 SCENARIO = Scenario(
     name="slow-follower",
     summary="A follower's link is too slow for what the leader takes.",
@@ -66,9 +98,7 @@ SCENARIO = Scenario(
         "is out of the ISR, and latency is what it was. Healed, it catches up and is back in. In "
         "the control min.insync.replicas is 3: without the follower nothing is acknowledged."
     ),
-    defaults=Parameters(
-        partitions=1, network=True, config={"replica.lag.time.max.ms": str(LAG_MS)}
-    ),
+    defaults=Parameters(partitions=1, network=True, lab_config=SHORT_LAG),
     parts=(
         Part(name="main", title="min ISR 2: it is dropped", steps=steps),
         Part(
@@ -77,6 +107,7 @@ SCENARIO = Scenario(
             steps=steps,
             change={"min_isr": 3},
             breaks_check=GOES_ON,
+            met=("raw", REFUSAL),
         ),
     ),
     fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),

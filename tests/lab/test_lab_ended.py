@@ -1,0 +1,51 @@
+"""Goal: a lab that is ended while it sets itself up leaves nothing, its network included.
+
+Method: the campaign's own ending, at two moments that are known; `make soak` has twenty at random.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster import LocalCluster, layout
+from holdfast.cluster.network import possible
+from holdfast.cluster.processes import wait_until
+from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
+BOUND_S = 60.0
+
+
+def has_network(cluster: Path) -> bool:
+    """Whether the network of a cluster is being held, or was just made."""
+    return any(cluster.rglob("network.json"))
+
+
+def has_nodes(cluster: Path) -> bool:
+    return layout.exists(cluster) and all(node.pid for node in LocalCluster.open(cluster).nodes)
+
+
+@pytest.mark.parametrize(
+    ("reached", "number", "status"),
+    [(has_network, signal.SIGKILL, -signal.SIGKILL), (has_nodes, signal.SIGTERM, INTERRUPTED)],
+    ids=["SIGKILL as its network stands", "SIGTERM as its nodes start"],
+)
+def test_nothing_is_left(
+    tmp_path: Path, reached: Callable[[Path], bool], number: signal.Signals, status: int
+) -> None:
+    if possible.look({}).how != possible.NAMESPACES:
+        pytest.skip("no network namespaces here")
+    cluster = tmp_path / "lab" / "run" / "main" / "cluster"
+
+    def moment() -> None:
+        wait_until(lambda: reached(cluster), timeout_s=BOUND_S, what="the moment")
+
+    left = end_lab(tmp_path / "lab", number, moment)
+    assert left.before >= 3, "there was nothing to leave"
+    assert left.processes == ()
+    assert left.files == ()
+    assert left.status == status
