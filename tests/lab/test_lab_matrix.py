@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import prove_all
+from holdfast.cluster import ClusterError
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
@@ -164,6 +165,17 @@ def test_all_goes_on_where_it_ended_and_over_what_crashes(
     monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"another code of {name}")
     all_of(tmp_path, said)
     assert proofs == ["rack-loss", "retention", "split-brain"]
+
+
+def test_without_an_apache_kafka_that_is_said_before_anything_is_run(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ClusterError, match="No Apache Kafka"):
+        prove_all.prove_all(
+            tmp_path, ["embedded", "apache"], command="x", control=True, say=proofs.append
+        )
+    assert proofs == []
 
 
 def test_what_the_code_was_changed_under_does_not_count(

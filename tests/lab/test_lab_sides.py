@@ -12,7 +12,16 @@ from typing import Any, cast
 import pytest
 
 from holdfast.clients.blocking_driver import NoLeaderError, UnreachableError
-from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown, encode_event
+from holdfast.judge.history import (
+    Acknowledged,
+    Event,
+    LeaderChange,
+    LeaderClaim,
+    Refused,
+    Send,
+    Unknown,
+    encode_event,
+)
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import load_scenario
@@ -21,7 +30,13 @@ from holdfast.lab.scenarios.networks.slow_follower import expect_waited_for
 from holdfast.lab.scenarios.networks.storm import Storm
 from holdfast.lab.steps import controllers
 from holdfast.lab.steps.controllers import expect_quorum_whole
-from holdfast.lab.steps.sides import Sides, asked_of, expect_silent, sent_ms_of
+from holdfast.lab.steps.sides import (
+    Sides,
+    asked_of,
+    expect_one_leader_an_epoch,
+    expect_silent,
+    sent_ms_of,
+)
 from holdfast.lab.steps.storm_plan import Deed
 from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import HistoryTail, Worker
@@ -89,6 +104,33 @@ def test_silence_is_of_what_was_asked(tmp_path: Path, outcome: str, kept: bool) 
     expect_silent(cast("Run", run), raw, "cut off", 10, 20)
     assert run.kept == [kept]
     assert sent_ms_of(raw.history, {"raw:12", "raw:20"}) == [12, 20]
+
+
+@pytest.mark.parametrize(
+    ("claims", "kept"),
+    [
+        ([], True),
+        ([(1, 1, 0), (1, 0, 1)], True),  # first itself, later who leads now
+        ([(1, -1, 1)], True),
+        ([(1, 1, 1)], False),
+    ],
+)
+def test_two_leaders_in_one_epoch_are_broken(
+    tmp_path: Path, claims: list[tuple[int, int, int]], kept: bool
+) -> None:
+    """Method: 1 leads in epoch 0, 0 in epoch 1; what a broker that is asked alone claims."""
+    run: Any = Checks()
+    run.history = tmp_path
+    head: dict[str, Any] = {"wall_ms": 0, "process": "observer", "topic": "foo", "partition": 0}
+    events: list[Event] = [
+        LeaderChange(**head, at_ms=epoch, leader=leader, epoch=epoch)
+        for epoch, leader in enumerate([1, 0])
+    ]
+    for node, leader, epoch in claims:
+        events.append(LeaderClaim(**head, at_ms=9, node=node, leader=leader, epoch=epoch))
+    (tmp_path / "observer.jsonl").write_text("".join(map(encode_event, events)))
+    expect_one_leader_an_epoch(run)
+    assert run.kept == [kept]
 
 
 @pytest.mark.parametrize(

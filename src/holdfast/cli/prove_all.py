@@ -34,6 +34,8 @@ def prove_all(
     The page is written after each run. OSError: it can't be. LabError, ClusterError: there is no
     such engine, or another one writes into the folder.
     """
+    if APACHE in engines:
+        apache.find_home()  # said at once, not when all of ours are done
     with matrix.held(directory):
         names = list(scenarios(say))
         rows: list[Row] = []

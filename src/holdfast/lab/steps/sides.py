@@ -20,7 +20,15 @@ from holdfast.cluster.network.addresses import HOST, Kind, Plan
 from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.judge.history import Acknowledged, LinkChange, Refused, Send, Unknown
+from holdfast.judge.history import (
+    Acknowledged,
+    LeaderChange,
+    LeaderClaim,
+    LinkChange,
+    Refused,
+    Send,
+    Unknown,
+)
 from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
@@ -29,6 +37,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.workload_processes import Worker
 
 ASK_S = 2.0
+OBSERVED = "observer.jsonl"  # what the run's observer writes
 # A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
 # bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
 # sends the others once more, whatever idempotence promises (docs/design/networks.md).
@@ -97,6 +106,25 @@ def expect_silent(
         "none acknowledged",
         f"{len(found)} acknowledged",
         kept=not found,
+    )
+
+
+def expect_one_leader_an_epoch(run: Run) -> None:
+    """Check that no two brokers were taken for the leader of one epoch, whoever was asked."""
+    leaders: dict[tuple[int, int], set[int]] = {}
+    for event in events_of([run.history / OBSERVED]):
+        if isinstance(event, LeaderChange | LeaderClaim) and event.leader >= 0:
+            leaders.setdefault((event.partition, event.epoch), set()).add(event.leader)
+    several = [
+        f"P{partition}, epoch {epoch}: {', '.join(map(str, sorted(found)))}"
+        for (partition, epoch), found in sorted(leaders.items())
+        if len(found) > 1
+    ]
+    run.check(
+        "leaders of each epoch, by all who were asked",
+        "one",
+        "; ".join(several) or "one",
+        kept=not several,
     )
 
 

@@ -28,6 +28,7 @@ from holdfast.lab.steps.sides import (
     Side,
     Sides,
     acknowledged_of,
+    expect_one_leader_an_epoch,
     expect_silent,
     sent_ms_of,
 )
@@ -164,6 +165,7 @@ def split(run: Run) -> Cut:
         copied=copied,
     )
     tell_sides(run, cut, producer)
+    expect_one_leader_an_epoch(run)
     run.tables.append(
         Table(
             title="How long it took",

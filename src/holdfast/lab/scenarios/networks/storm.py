@@ -26,6 +26,7 @@ from holdfast.lab.steps.sides import (
     PATIENT,
     READING,
     Sides,
+    expect_one_leader_an_epoch,
 )
 from holdfast.lab.steps.storm_plan import Deed, Planned, plan_storm
 from holdfast.lab.steps.usual import expect_consumed
@@ -206,6 +207,7 @@ def steps(run: Run) -> None:
     for worker in (producer, *clients):
         run.expect_flow(worker, f"{worker.name}, after the storm", AGAIN_S)
     expect_consumed(run, reader, "after the storm")
+    expect_one_leader_an_epoch(run)
     run.tables += tables(storm, seed)
 
 

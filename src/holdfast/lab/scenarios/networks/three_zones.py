@@ -16,6 +16,7 @@ from holdfast.lab.steps.sides import (
     PATIENT,
     READING,
     Sides,
+    expect_one_leader_an_epoch,
     expect_silent,
 )
 from holdfast.lab.steps.usual import expect_consumed
@@ -103,6 +104,7 @@ def cut_in_turn(run: Run, *, winners: bool) -> None:
         zones.cut(zone, winners=winners)
     run.expect_flow(zones.producer, "the patient producer, at the end", AGAIN_S)
     expect_consumed(run, zones.reader, "at the end")
+    expect_one_leader_an_epoch(run)
     run.tables.append(zones.table())
 
 
