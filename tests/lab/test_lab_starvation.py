@@ -42,11 +42,11 @@ def looks(shares: Sequence[float], thread: int = 7) -> Waits:
 
 
 def test_a_node_is_starved_that_waits_most_of_the_time_for_long() -> None:
-    assert looks([0.4] * 60).text is None
-    assert looks([0.9] * int(SECONDS_MAX - 1)).text is None
-    text = looks([0.9, 0.1] * 5).text
+    assert looks([0.8] * 60).text is None
+    assert looks([0.95] * int(SECONDS_MAX - 1)).text is None
+    text = looks([0.95, 0.1] * 6).text
     assert text is not None
-    assert "0 for 5 s" in text
+    assert "0 for 6 s" in text
 
 
 def test_a_node_that_begins_anew_is_not_taken_for_the_one_before() -> None:

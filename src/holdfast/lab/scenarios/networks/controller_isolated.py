@@ -97,7 +97,6 @@ class Cuts:
             "it is not active any more",
             "so" if resigned else f"it is active, in epoch {before.epoch}, or says nothing",
             kept=resigned,
-            late=True,
         )
 
     def _expect_calm(self, name: str, after: QuorumState) -> None:
