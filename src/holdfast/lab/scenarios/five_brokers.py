@@ -8,7 +8,13 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import REFUSAL, begin, elect_preferred, expect_only_flows
+from holdfast.lab.steps.usual import (
+    ONE_IN_FLIGHT,
+    REFUSAL,
+    begin,
+    elect_preferred,
+    expect_only_flows,
+)
 from holdfast.lab.steps.wants import names, whole, without
 from holdfast.lab.workload_processes import Worker
 
@@ -19,7 +25,7 @@ REFUSED_S = 8.0  # for nothing to be acknowledged; clients wait longer
 
 def steps(run: Run) -> None:
     """Only partitions that lose two replicas refuse; every other one goes on, nothing is lost."""
-    producer, raw, _ = begin(run)
+    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect(
@@ -63,7 +69,7 @@ def more(before: Mapping[int, int], now: Mapping[int, int]) -> list[int]:
 
 def none_to_spare(run: Run) -> None:
     """Control: min ISR 3. One that is being upgraded is one too few for its partitions."""
-    producer, raw, _ = begin(run)
+    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect_flow(raw, f"{GOES_ON} while {UPGRADED} is upgraded", REFUSED_S)

@@ -19,7 +19,7 @@ from holdfast.lab.steps.sides import (
     expect_one_leader_an_epoch,
     expect_silent,
 )
-from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.usual import ONE_IN_FLIGHT, expect_consumed
 from holdfast.lab.steps.wants import whole
 
 ZONES = ("a", "b", "c")
@@ -39,7 +39,11 @@ class Zones:
             for zone in ZONES
         }
         everywhere = self._sides.of(*run.cluster.broker_ids)
-        self.producer = run.start_producer(**everywhere.flags, **PATIENT)
+        config = [
+            *PATIENT["config"],
+            *(ONE_IN_FLIGHT["config"] if run.parameters.min_isr > 2 else ()),
+        ]
+        self.producer = run.start_producer(**everywhere.flags, **{**PATIENT, "config": config})
         self.reader = run.start_readers(**everywhere.flags, **READING)
         self._clients = {
             zone: run.start_raw(f"raw-{zone}", timeout_ms=ANSWER_MS, **self._sides.of(broker).flags)
