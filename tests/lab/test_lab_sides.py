@@ -134,15 +134,21 @@ def test_two_leaders_in_one_epoch_are_broken(
 
 
 @pytest.mark.parametrize(
-    ("dropped_ms", "took_ms", "kept"),
-    [(4000, 900, [True, True]), (1000, 900, [False, True]), (4000, 10, [True, False])],
+    ("dropped_ms", "took_ms", "outcome", "kept"),
+    [
+        (4000, 900, ACKED, [True, True]),
+        (1000, 900, ACKED, [False, True]),
+        (4000, 10, ACKED, [True, False]),
+        (4000, 10, "NOT_ENOUGH_REPLICAS", [True, False]),
+        (4000, 10, None, [True, True]),  # it waits on
+    ],
 )
 def test_a_slow_follower_gets_its_time_and_is_waited_for(
-    tmp_path: Path, dropped_ms: int, took_ms: int, kept: list[bool]
+    tmp_path: Path, dropped_ms: int, took_ms: int, outcome: str | None, kept: list[bool]
 ) -> None:
     run = Checks(config={"replica.lag.time.max.ms": "4000"})
     # The first and the last one are outside of the time in which it was slow.
-    raw = client(tmp_path, {1: ACKED, 200: ACKED, 800: ACKED, 9000: ACKED}, took_ms)
+    raw = client(tmp_path, {1: ACKED, 200: outcome, 800: ACKED, 9000: ACKED}, took_ms)
     expect_waited_for(cast("Run", run), raw, 2, 100.0, 100.0 + dropped_ms)
     assert run.kept == kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from holdfast.judge.history import Acknowledged, Send
+from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import SHORT_LAG, Parameters
 from holdfast.lab.run import SETTLE_S, Run
@@ -79,13 +79,15 @@ def expect_waited_for(
         f"{stayed_s:.1f} s",
         kept=stayed_s >= STAYS * lag_s,
     )
-    sent: dict[str, float] = {}
+    waiting: dict[str, float] = {}
     longest_ms = 0.0
     for event in events_of([raw.history]):
         if isinstance(event, Send) and slowed_ms <= event.at_ms < dropped_ms:
-            sent[event.id] = event.at_ms
-        elif isinstance(event, Acknowledged) and event.id in sent:
-            longest_ms = max(longest_ms, event.at_ms - sent[event.id])
+            waiting[event.id] = event.at_ms
+        elif isinstance(event, Acknowledged | Refused | Unknown) and event.id in waiting:
+            longest_ms = max(longest_ms, event.at_ms - waiting.pop(event.id))
+    # Below min ISR what was sent before waits on.
+    longest_ms = max([longest_ms, *(dropped_ms - sent_ms for sent_ms in waiting.values())])
     run.check(
         f"acks=all waits for {slow} while it is in sync",
         f"{WAITS * lag_s:g} s at least, where it waits longest",
