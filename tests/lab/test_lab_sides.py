@@ -178,7 +178,8 @@ def test_a_quorum_that_does_not_come_back_is_broken(
         return SimpleNamespace(high_watermark=5)
 
     monkeypatch.setattr(controllers, "active_controller", active)
-    assert expect_quorum_whole(run, "healed", 1.0) is (state if kept else None)
+    found: Any = expect_quorum_whole(run, "healed", 1.0)
+    assert found is (state if kept else None)
     assert run.kept == [kept]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.lab.evidence import events_of
@@ -31,7 +32,7 @@ def steps(run: Run) -> None:
     clients = begin(run, **ONE_IN_FLIGHT)
     # With acks=1 it does not wait for the follower, so its events go on, also below min ISR. Else
     # the follower would soon have all that there is, and come back.
-    unwaiting = {"acks": "1", "no_idempotence": True, "retries": 0}
+    unwaiting: dict[str, Any] = {"acks": "1", "no_idempotence": True, "retries": 0}
     bulk = run.start_producer("bulk", size=SIZE, rate=run.parameters.rate, **unwaiting)
     run.must_flow(bulk)
     leader, slow, *others = run.replicas[PARTITION]
