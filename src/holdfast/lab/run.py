@@ -135,6 +135,7 @@ class Run:
         took_ms = (time.monotonic() - self.begin_s) * 1000
         count, engine = self.parameters.brokers, self.cluster.engine
         self.note(f"{count} brokers{engine} serve, {took_ms:.0f} ms after their start")
+        self.starvation.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -263,7 +264,6 @@ class Run:
             self.cluster, self.topic, self.history / "observer.jsonl", self._changed
         )
         self._observer.start()
-        self.starvation.start()
         settings = ", ".join(f"{key}={value}" for key, value in wanted.items())
         self.note(f"topic {self.topic}: replicas {lists_text(assignment)}; {settings}")
         if not self._reached(preferred(assignment), SETTLE_S):
