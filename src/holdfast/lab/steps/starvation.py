@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.cluster import LocalCluster
+from holdfast.cluster import ClusterError, LocalCluster
 
 LOOK_S = 1.0
 # Of the time between two looks. A busy machine lets nodes wait half of the time for minutes, and
@@ -83,9 +83,10 @@ class Starvation:
         before_s = time.monotonic()
         while not self._stopping.wait(LOOK_S):
             now_s = time.monotonic()
-            for node in self._cluster.nodes:
-                if node.pid is not None:
-                    self._waits.take(node.id, waited(node.pid), now_s - before_s)
+            with suppress(ClusterError):  # nobody is asked then
+                for node in self._cluster.nodes:
+                    if node.pid is not None:
+                        self._waits.take(node.id, waited(node.pid), now_s - before_s)
             before_s = now_s
 
 
