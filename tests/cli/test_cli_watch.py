@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli.watch.samples import Partition, Sample, lag_of, latest_of
+from holdfast.cli.watch.samples import Partition, Sample, in_words, lag_of, latest_of
 from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, fitted, frame
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.probe import PartitionState, Snapshot
@@ -96,6 +96,21 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
 
 def test_without_partitions_that_is_said() -> None:
     assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
+
+
+def test_a_cluster_that_is_cut_in_half_is_one_line() -> None:
+    """Goal: 42 links of an isolated zone are told as what they are. Method: links by hand."""
+    whole: dict[str, Any] = {"cut": None, "lose": 0.0, "slow": None, "answers": None}
+    zone, others = ["0", "100", "client-a"], ["1", "2", "101", "102", "observer"]
+    pairs = [(a, b) for a in zone for b in others]
+    cut = [{"from": a, "to": b, **whole, "cut": "drop"} for a, b in pairs]
+    back = [{"from": b, "to": a, **whole, "cut": "drop"} for a, b in pairs]
+    healed = {"from": "1", "to": "2", **whole}
+    assert in_words([*cut, *back, healed]) == ["0, 100, client-a ↔ 5 places: cut"]
+    one_way = {"from": "1", "to": "2", **whole, "cut": "drop", "lose": 0.05}
+    slow = {"from": "2", "to": "1", **whole, "slow": {"latency_s": 0.2}}
+    assert in_words([one_way, slow]) == ["1 → 2: cut, lossy", "2 → 1: slow"]
+    assert in_words([healed]) == []
 
 
 def test_what_has_no_room_in_the_terminal_is_counted() -> None:

@@ -11,22 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster import LocalCluster, layout
 from holdfast.cluster.network import possible
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab
+from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab, has_network, has_nodes
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
 BOUND_S = 60.0
-
-
-def has_network(cluster: Path) -> bool:
-    """Whether the network of a cluster is being held, or was just made."""
-    return any(cluster.rglob("network.json"))
-
-
-def has_nodes(cluster: Path) -> bool:
-    return layout.exists(cluster) and all(node.pid for node in LocalCluster.open(cluster).nodes)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +29,10 @@ def test_nothing_is_left(
 ) -> None:
     if possible.look({}).how != possible.NAMESPACES:
         pytest.skip("no network namespaces here")
-    cluster = tmp_path / "lab" / "run" / "main" / "cluster"
+    run = tmp_path / "lab" / "run"
 
     def moment() -> None:
-        wait_until(lambda: reached(cluster), timeout_s=BOUND_S, what="the moment")
+        wait_until(lambda: reached(run), timeout_s=BOUND_S, what="the moment")
 
     left = end_lab(tmp_path / "lab", number, moment)
     assert left.before >= 3, "there was nothing to leave"

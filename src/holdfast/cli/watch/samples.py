@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import described, group_names
 from holdfast.clients.group_lags import lags_of
 from holdfast.cluster import ClusterError, LocalCluster
-from holdfast.cluster.network.links.link_requests import is_whole
 from holdfast.cluster.probe import Snapshot, ask
 from holdfast.cluster.quorum import QuorumState
+from holdfast.lab.report.link_chart import bands_between
 from holdfast.wire.administration import AdminError
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,6 +32,7 @@ from holdfast.wire.well_known import LATEST
 
 ANSWER_S = 0.5
 GROUPS_S = 2.0  # between two looks at groups
+WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
 INTERNAL = "__"  # begins the names of topics of the cluster's own
 
 TopicPartition = tuple[str, int]
@@ -158,9 +159,23 @@ class Sampler:
             return []
         try:
             links = self._cluster.links().status()["links"]
-        except ClusterError as error:
-            return [str(error)]
-        return [f"{link['from']} → {link['to']}" for link in links if not is_whole(link)]
+        except ClusterError:
+            return ["nobody says: the network is gone, or its agent does not answer"]
+        return in_words(links)
+
+
+def in_words(links: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return links that are broken, in words: what is wrong with many alike is one line."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for link in links:
+        wrong = [word for word in ("cut", "lose", "slow", "answers") if link[word]]
+        if wrong:
+            alike.setdefault(", ".join(map(WRONG.__getitem__, wrong)), []).append(
+                (link["from"], link["to"])
+            )
+    return [
+        f"{band.name}: {wrong}" for wrong, pairs in alike.items() for band in bands_between(pairs)
+    ]
 
 
 def lag_of(quorum: QuorumState | None, node: int) -> float:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.cluster import ClusterError
+from holdfast.cluster import ClusterError, LocalCluster, layout
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.background import NETWORK_SCENARIOS
 from holdfast.lab.guard import python_path
@@ -28,8 +28,8 @@ from holdfast.lab.soak.campaign import Campaign
 
 WORD = "HOLDFAST_LAB_TO_END"  # of the environment
 SCENARIO = "split-brain"
-# From its start on: half of it is set-up, and the cut is in force at the end.
-MOMENTS_S = (0.0, 24.0)
+FURTHER_S = 2.0  # at most, from what was reached to the end
+REACHED_S = 120.0  # for that to be reached, on a slow machine
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 GONE_S = 120.0  # for all to be gone, on a slow machine
 INTERRUPTED = 130
@@ -102,19 +102,60 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def is_started(_run: Path) -> bool:
+    return True
+
+
+def has_network(run: Path) -> bool:
+    """Whether a network was made for the first part: its nodes have not been started."""
+    return any((run / "main" / "cluster").rglob("network.json"))
+
+
+def has_nodes(run: Path) -> bool:
+    """Whether all nodes were started, of which none need serve."""
+    cluster = run / "main" / "cluster"
+    return layout.exists(cluster) and all(node.pid for node in LocalCluster.open(cluster).nodes)
+
+
+def has_clients(run: Path) -> bool:
+    return (run / "main" / "history" / "beside-leader.jsonl").exists()
+
+
+def is_cut(run: Path) -> bool:
+    try:
+        return '"CUT"' in (run / "main" / "history" / "lab.jsonl").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
+# How far a run has come. Half of them are set-up.
+STAGES = (is_started, has_network, has_nodes, has_clients, is_cut)
+
+
 def ended_at_random(directory: Path) -> dict[str, Any]:
     """End the lab at some moment by some signal."""
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)  # noqa: S311 - moments, not secrets
-    after_s, number = chance.uniform(*MOMENTS_S), chance.choice(SIGNALS)
+    reached, number = chance.choice(STAGES), chance.choice(SIGNALS)
+    further_s = chance.uniform(0.0, FURTHER_S)
 
-    left = end_lab(directory, number, lambda: time.sleep(after_s))
+    def moment() -> None:
+        what = f"a run of which it is said: {reached.__name__}"
+        wait_until(lambda: reached(directory / "run"), timeout_s=REACHED_S, what=what)
+        time.sleep(further_s)
+
+    try:
+        left = end_lab(directory, number, moment)
+    except ClusterError as error:
+        return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
     wanted = -signal.SIGKILL if number is signal.SIGKILL else INTERRUPTED
     kept = not left.processes and not left.files and left.status == wanted
     return {
         "kept": kept,
-        "verdict": f"{number.name} after {after_s:.1f} s, with {left.before} processes: "
-        f"{len(left.processes)} left, {len(left.files)} files, exit status {left.status}.",
+        "verdict": f"{number.name} {further_s:.1f} s after {reached.__name__}, with {left.before} "
+        f"processes: {len(left.processes)} left, {len(left.files)} files, exit status "
+        f"{left.status}.",
+        "stage": reached.__name__,
         "left": left.processes,
         "files": left.files,
         "seed": seed,
