@@ -119,6 +119,17 @@ def test_what_has_no_room_in_the_terminal_is_counted() -> None:
     assert fitted(lines, 24) == [*lines[:23], "7 more lines: the terminal has 24"]
 
 
+def test_partitions_leave_room_for_what_stands_below_them() -> None:
+    memory = Memory()
+    memory.elections.extend(["one", "two"])
+    many = replace(FIRST, partitions={("foo", n): WELL for n in range(40)}, links=["1 → 0: cut"])
+    for rows in (24, 16):
+        shown = frame(many, memory, rows)
+        assert len(shown) == rows
+        assert {"BROKEN LINKS", "one", "two"} < set(shown)
+    assert frame(many, memory, 5)[4:9] == [*frame(many, memory)[4:8], "and 36 more"]
+
+
 def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -> None:
     """An ISR changes within a leader epoch, and who is cut off still shows the one before."""
 

@@ -64,7 +64,8 @@ def watch(
             if file is not None:
                 file.write(json.dumps(as_json(sample)) + "\n")
                 file.flush()
-            show(frame(sample, memory))
+            rows = shutil.get_terminal_size().lines if sys.stdout.isatty() else None
+            show(frame(sample, memory, rows))
             left = None if left is None else left - 1
             if left != 0:
                 time.sleep(max(0.0, every - (time.monotonic() - begin_s)))
