@@ -21,8 +21,8 @@ BOUND_S = 60.0
 
 @pytest.mark.parametrize(
     ("reached", "number", "status"),
-    [(has_network, signal.SIGKILL, -signal.SIGKILL), (has_nodes, signal.SIGTERM, INTERRUPTED)],
-    ids=["SIGKILL as its network stands", "SIGTERM as its nodes start"],
+    [(has_network, signal.SIGTERM, INTERRUPTED), (has_nodes, signal.SIGKILL, -signal.SIGKILL)],
+    ids=["SIGTERM as its network stands", "SIGKILL as its nodes start"],
 )
 def test_nothing_is_left(
     tmp_path: Path, reached: Callable[[Path], bool], number: signal.Signals, status: int
