@@ -81,7 +81,10 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
             for pid in bearing(word):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-    files = tuple(sorted(str(path.relative_to(temporary)) for path in temporary.iterdir()))
+    # SIGKILL amid the look for namespaces leaves its folder, which is empty.
+    files = tuple(
+        sorted(str(path.relative_to(temporary)) for path in temporary.rglob("*") if path.is_file())
+    )
     return Left(before=before, processes=left, files=files, status=status)
 
 
@@ -148,8 +151,10 @@ def ended_at_random(directory: Path) -> dict[str, Any]:
         left = end_lab(directory, number, moment)
     except ClusterError as error:
         return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
-    wanted = -signal.SIGKILL if number is signal.SIGKILL else INTERRUPTED
-    kept = not left.processes and not left.files and left.status == wanted
+    statuses = {-signal.SIGKILL} if number is signal.SIGKILL else {INTERRUPTED}
+    if reached is is_started:
+        statuses.add(-number)  # while modules are loaded it ends as any process does
+    kept = not left.processes and not left.files and left.status in statuses
     return {
         "kept": kept,
         "verdict": f"{number.name} {further_s:.1f} s after {reached.__name__}, with {left.before} "
