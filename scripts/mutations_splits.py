@@ -9,7 +9,9 @@ from mutation import Edit, Mutation, one
 
 REPLICATION = "core/replica/replication.py"
 TESTS = "tests/lab/test_lab_network_scenarios.py"
-SPLIT = (f"{TESTS}::test_a_split_loses_what_only_the_cut_leader_acknowledged",)
+SPLIT = (f"{TESTS}::test_a_split_loses_nothing_that_two_have",)
+SPLIT_ALONE = (f"{TESTS}::test_a_split_loses_what_only_the_cut_leader_acknowledged",)
+CUT_OFF = (f"{TESTS}::test_a_controller_that_is_cut_off_decides_nothing_more",)
 ALONE = (f"{TESTS}::test_a_leader_without_followers_refuses",)
 
 SPLITS: tuple[Mutation, ...] = (
@@ -30,7 +32,7 @@ SPLITS: tuple[Mutation, ...] = (
         "        if len(kept) == len(self.isr):\n            return None\n"
         "        proposal = self._propose(Change.SHRINK, kept)\n"
         "        self.isr = kept\n        return proposal\n",
-        tests=SPLIT,
+        tests=SPLIT_ALONE,
     ),
     Mutation(
         "min.insync.replicas is ignored, and the leader is alone",
@@ -62,5 +64,13 @@ SPLITS: tuple[Mutation, ...] = (
         "                last_fetched_epoch=position.last_epoch,\n",
         "                last_fetched_epoch=-1,\n",
         tests=SPLIT,
+    ),
+    one(
+        "an active controller that hears of no majority goes on",
+        "controller-isolated: it says that it is active",
+        "core/quorum/voter.py",
+        "            self._check_quorum(now_ms)\n",
+        "            pass\n",
+        tests=CUT_OFF,
     ),
 )

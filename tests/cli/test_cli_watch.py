@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli.watch.samples import Partition, Sample
-from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, frame
+from holdfast.cli.watch.samples import Partition, Sample, in_words, lag_of, latest_of
+from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, fitted, frame
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.probe import PartitionState, Snapshot
+from holdfast.cluster.quorum import QuorumReplica, QuorumState
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -94,6 +96,73 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
 
 def test_without_partitions_that_is_said() -> None:
     assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
+
+
+def test_a_cluster_that_is_cut_in_half_is_one_line() -> None:
+    """Goal: 42 links of an isolated zone are told as what they are. Method: links by hand."""
+    whole: dict[str, Any] = {"cut": None, "lose": 0.0, "slow": None, "answers": None}
+    zone, others = ["0", "100", "client-a"], ["1", "2", "101", "102", "observer"]
+    pairs = [(a, b) for a in zone for b in others]
+    cut = [{"from": a, "to": b, **whole, "cut": "drop"} for a, b in pairs]
+    back = [{"from": b, "to": a, **whole, "cut": "drop"} for a, b in pairs]
+    healed = {"from": "1", "to": "2", **whole}
+    assert in_words([*cut, *back, healed]) == ["0, 100, client-a ↔ 5 places: cut"]
+    one_way = {"from": "1", "to": "2", **whole, "cut": "drop", "lose": 0.05}
+    slow = {"from": "2", "to": "1", **whole, "slow": {"latency_s": 0.2}}
+    assert in_words([one_way, slow]) == ["1 → 2: cut, lossy", "2 → 1: slow"]
+    assert in_words([healed]) == []
+
+
+def test_what_has_no_room_in_the_terminal_is_counted() -> None:
+    lines = [str(number) for number in range(30)]
+    assert fitted(lines, 30) == lines
+    assert fitted(lines, 24) == [*lines[:23], "7 more lines: the terminal has 24"]
+
+
+def test_partitions_leave_room_for_what_stands_below_them() -> None:
+    memory = Memory()
+    memory.elections.extend(["one", "two"])
+    many = replace(FIRST, partitions={("foo", n): WELL for n in range(40)}, links=["1 → 0: cut"])
+    for rows in (24, 16):
+        shown = frame(many, memory, rows)
+        assert len(shown) == rows
+        assert {"BROKEN LINKS", "one", "two"} < set(shown)
+    assert frame(many, memory, 5)[4:9] == [*frame(many, memory)[4:8], "and 36 more"]
+
+
+def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -> None:
+    """An ISR changes within a leader epoch, and who is cut off still shows the one before."""
+
+    def told(isr: tuple[int, ...], epoch: int) -> Snapshot:
+        state = PartitionState(
+            leader=1, leader_epoch=epoch, replicas=(1, 0, 2), isr=isr, offline=(), error=0
+        )
+        return Snapshot(cluster_id="c", brokers={}, topics={"foo": {0: state}, "__x": {0: state}})
+
+    def seen(*answers: Snapshot) -> Partition:
+        found = latest_of(answers, [])
+        assert list(found) == [("foo", 0)]
+        return found["foo", 0]
+
+    cut_off, latest, newer = told((1, 0, 2), 3), told((1, 2), 3), told((2,), 4)
+    assert seen(latest, cut_off).isr == (1, 2)
+    assert seen(cut_off, newer).isr == (2,)
+    assert set(latest_of([latest], ["__x", "foo"])) == {("__x", 0), ("foo", 0)}
+    quorum = QuorumState(
+        leader=100,
+        epoch=1,
+        high_watermark=9,
+        voters=(replica(100, 9),),
+        observers=(replica(0, 4), replica(1, 9), replica(2, -1)),
+    )
+    assert sorted((0, 1, 2, 3), key=lambda node: lag_of(quorum, node)) == [1, 0, 2, 3]
+    assert lag_of(None, 1) == lag_of(quorum, 2)
+
+
+def replica(node: int, log_end: int) -> QuorumReplica:
+    return QuorumReplica(
+        id=node, directory_id=b"", log_end=log_end, last_fetch_ms=0, last_caught_up_ms=0
+    )
 
 
 @pytest.mark.process

@@ -209,6 +209,7 @@ def test_a_full_disk_that_no_leader_met_proves_nothing(
         part=MAIN,
         seen_broken=False,
         decided=True,
+        starved=None,
         not_met=errors.missing(*MAIN.met),
         evidence=judge(Story().send(0).ack(0, 0).final(0).events),
         sentence=lambda: "",

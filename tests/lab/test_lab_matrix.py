@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli import prove_all
+from holdfast.cluster import ClusterError
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
+from holdfast.lab.parameters import LabError
+
+CODE = "0123456789abcdef"
 
 
 def verdict(directory: Path, engine: str, scenario: str, exit_: Exit, **changes: Any) -> None:
@@ -36,6 +41,12 @@ def verdict(directory: Path, engine: str, scenario: str, exit_: Exit, **changes:
     folder = matrix.folder_of(directory, engine, scenario)
     folder.mkdir(parents=True)
     (folder / "verdict.json").write_text(json.dumps(values))
+    (folder / "report.html").touch()
+    matrix.stamp(folder, CODE, with_controls=True)
+
+
+def is_done(row: matrix.Row | None, code: str = CODE, *, with_controls: bool = True) -> bool:
+    return matrix.is_done(row, code, with_controls=with_controls)
 
 
 def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
@@ -45,7 +56,8 @@ def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
     assert (row.word, row.share_acknowledged, row.gap_ms) == ("kept", 0.5, 3100.0)
     assert row.controls_failed_by == "20 lost"
     assert row.folder == "embedded/rack-loss"
-    assert matrix.is_done(row)
+    assert row.has_report
+    assert is_done(row)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"exit": 9, "parts": []}', '{"parts": 1}'])
@@ -53,7 +65,7 @@ def test_what_can_not_be_read_is_run_again(tmp_path: Path, text: str) -> None:
     verdict(tmp_path, "embedded", "rack-loss", Exit.KEPT)
     (tmp_path / "embedded" / "rack-loss" / "verdict.json").write_text(text)
     assert matrix.row_of(tmp_path, "embedded", "rack-loss") is None
-    assert not matrix.is_done(None)
+    assert not is_done(None)
 
 
 def test_what_was_not_made_is_run_again(tmp_path: Path) -> None:
@@ -61,7 +73,7 @@ def test_what_was_not_made_is_run_again(tmp_path: Path) -> None:
     row = matrix.row_of(tmp_path, "apache", "rack-loss")
     assert row is not None
     assert row.word == "not made"
-    assert not matrix.is_done(row)
+    assert not is_done(row)
 
 
 def test_the_page_has_both_engines_and_names_where_they_differ(tmp_path: Path) -> None:
@@ -82,3 +94,105 @@ def test_the_page_has_both_engines_and_names_where_they_differ(tmp_path: Path) -
     assert json.loads((tmp_path / "matrix.json").read_text())[0]["scenario"] == "rack-loss"
     assert matrix.worst(rows) is Exit.BROKEN
     assert matrix.worst(rows[:2]) is Exit.KEPT
+
+
+def test_a_verdict_holds_for_one_code_and_for_what_was_asked(tmp_path: Path) -> None:
+    verdict(tmp_path, "embedded", "rack-loss", Exit.KEPT)
+    row = matrix.row_of(tmp_path, "embedded", "rack-loss")
+    assert is_done(row)
+    assert not is_done(row, "another code")
+    folder = matrix.folder_of(tmp_path, "embedded", "rack-loss")
+    matrix.stamp(folder, CODE, with_controls=False)
+    alone = matrix.row_of(tmp_path, "embedded", "rack-loss")
+    assert not is_done(alone)
+    assert is_done(alone, with_controls=False)
+    (folder / matrix.STAMP).unlink()
+    assert not is_done(matrix.row_of(tmp_path, "embedded", "rack-loss"))
+
+
+def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
+    with (
+        matrix.held(tmp_path),
+        pytest.raises(LabError, match="another `prove --all` writes there"),
+        matrix.held(tmp_path),
+    ):
+        pass
+    with matrix.held(tmp_path):
+        pass
+
+
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three scenarios of which the second crashes; which of them were run. No cluster is made."""
+    made: list[str] = []
+
+    def prove(scenario: Any, _parameters: Any, folder: Path, **_: Any) -> None:
+        made.append(scenario.name)
+        if scenario.name == "retention":
+            raise ZeroDivisionError("a slip in its steps")
+        verdict(folder.parent.parent, "embedded", scenario.name, Exit.KEPT)
+
+    monkeypatch.setattr(prove_all, "prove", prove)
+    monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"code of {name}")
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "retention", "split-brain"])
+    return made
+
+
+def all_of(tmp_path: Path, said: list[str], *, control: bool = True) -> list[matrix.Row]:
+    rows, page = prove_all.prove_all(
+        tmp_path, ["embedded"], command="x", control=control, say=said.append
+    )
+    assert page.exists()
+    return rows
+
+
+def test_all_goes_on_where_it_ended_and_over_what_crashes(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    rows = all_of(tmp_path, said)
+    assert proofs == ["rack-loss", "retention", "split-brain"]
+    assert [row.word for row in rows] == ["kept", "not made", "kept"]
+    assert "ZeroDivisionError: a slip in its steps" in rows[1].verdict
+    assert "in prove" in (tmp_path / "embedded" / "retention" / prove_all.CRASH).read_text()
+    assert matrix.worst(rows) is Exit.NOT_MADE
+    assert 'href="embedded/retention' not in (tmp_path / matrix.PAGE).read_text()
+    proofs.clear()
+    all_of(tmp_path, said)
+    assert proofs == ["retention"]
+    assert "[embedded 1 of 3] rack-loss: kept already" in said
+    proofs.clear()
+    monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"another code of {name}")
+    all_of(tmp_path, said)
+    assert proofs == ["rack-loss", "retention", "split-brain"]
+
+
+def test_without_an_apache_kafka_that_is_said_before_anything_is_run(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ClusterError, match="No Apache Kafka"):
+        prove_all.prove_all(
+            tmp_path, ["embedded", "apache"], command="x", control=True, say=proofs.append
+        )
+    assert proofs == []
+
+
+def test_what_the_code_was_changed_under_does_not_count(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code is another one each time that one looks."""
+    looks = iter(range(100))
+    monkeypatch.setattr(prove_all, "code_of", lambda _engine, _name: str(next(looks)))
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss"])
+    folder = matrix.folder_of(tmp_path, "embedded", "rack-loss")
+    all_of(tmp_path, [])
+    assert json.loads((folder / matrix.STAMP).read_text())["code"] == CODE  # as the fake left it
+    assert proofs == ["rack-loss"]
+
+
+@pytest.mark.slow
+def test_a_verdict_is_of_the_code_that_its_scenario_runs() -> None:
+    plain, network = (prove_all.code_of("embedded", name) for name in ("retention", "split-brain"))
+    assert plain != network
+    assert prove_all.code_of("embedded", "rack-loss") == plain

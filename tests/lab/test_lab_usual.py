@@ -87,7 +87,7 @@ class Scene:
 
     def note(self, _text: str) -> None: ...
 
-    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool, **_: bool) -> bool:
         self.kept.append(kept)
         return kept
 

@@ -105,6 +105,8 @@ def prove(
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
+    if importlib.util.find_spec("jinja2") is None:
+        fail("The report needs jinja2: pip install 'holdfast[lab]'.")
     if every:
         given.pop("engine", None)
         if scenario or given or config:
@@ -119,8 +121,6 @@ def prove(
         parameters = found.with_flags(given)
     except LabError as error:
         fail(str(error))
-    if importlib.util.find_spec("jinja2") is None:
-        fail("The report needs jinja2: pip install 'holdfast[lab]'.")
     directory = output_directory(output, scenario)
     from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
 
@@ -149,8 +149,9 @@ def prove(
 def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:
     """Run every scenario on these engines, and end with what they come to."""
     from holdfast.cli import prove_all  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
-    from holdfast.lab.parameters import APACHE, EMBEDDED  # noqa: PLC0415 - as above
+    from holdfast.lab.parameters import APACHE, EMBEDDED, LabError  # noqa: PLC0415 - as above
 
     for engine in engines:
         if engine not in {EMBEDDED, APACHE}:
@@ -166,7 +167,10 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
                 directory, engines, command=command_line(), control=control, say=say
             )
     except KeyboardInterrupt:
-        raise InterruptedCommandError(kept_in(directory)) from None
+        words = f"The same command with --output {shlex.quote(str(directory))} goes on from there."
+        raise InterruptedCommandError(words) from None
+    except (LabError, ClusterError, OSError) as error:
+        fail(str(error))
     if as_json:
         print(prove_all.as_json(directory), flush=True)
     else:

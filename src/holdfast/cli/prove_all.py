@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from holdfast.lab import matrix
+from holdfast.cluster import apache
+from holdfast.lab import background, matrix
 from holdfast.lab.matrix import Row
-from holdfast.lab.outcome import Outcome
+from holdfast.lab.parameters import APACHE
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import PIPELINES, SCENARIOS, load_scenario
+from holdfast.lab.soak.scenario_campaigns import exercised
 
 SPARK = "pyspark"
+CRASH = "crash.txt"  # in a run's folder
 
 
 def prove_all(
@@ -27,27 +31,39 @@ def prove_all(
 ) -> tuple[list[Row], Path]:
     """Run what has not been decided in this folder yet; return all rows, and the page.
 
-    The page is written after each run. OSError: it can't be. LabError: there is no such engine.
+    The page is written after each run. OSError: it can't be. LabError, ClusterError: there is no
+    such engine, or another one writes into the folder.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    names = list(scenarios(say))
-    rows: dict[tuple[str, str], Row] = {}
-    page = directory / matrix.PAGE
-    for engine in engines:
-        for place, name in enumerate(names, start=1):
-            row = matrix.row_of(directory, engine, name)
-            head = f"[{engine} {place} of {len(names)}] {name}"
-            if matrix.is_done(row):
-                say(f"{head}: {row.word if row else ''} already")
-            else:
-                say(f"{head}")
-                outcome = run(directory, engine, name, command=command, control=control, say=say)
+    if APACHE in engines:
+        apache.find_home()  # said at once, not when all of ours are done
+    with matrix.held(directory):
+        names = list(scenarios(say))
+        rows: list[Row] = []
+        page = directory / matrix.PAGE
+        for engine in engines:
+            for place, name in enumerate(names, start=1):
+                code = code_of(engine, name)
                 row = matrix.row_of(directory, engine, name)
-                assert row is not None, f"{outcome.directory} has no verdict"
-            assert row is not None
-            rows[name, engine] = row
-            page = matrix.write(directory, list(rows.values()))
-    return list(rows.values()), page
+                head = f"[{engine} {place} of {len(names)}] {name}"
+                if row is not None and matrix.is_done(row, code, with_controls=control):
+                    say(f"{head}: {row.word} already")
+                else:
+                    say(head)
+                    row = run(directory, engine, name, command=command, control=control, say=say)
+                rows.append(row)
+                page = matrix.write(directory, rows)
+    return rows, page
+
+
+def code_of(engine: str, scenario: str) -> str:
+    """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
+    paths = exercised(scenario)
+    if engine != APACHE:
+        return background.fingerprint(paths)
+    ours = (*(path for path in paths if path not in background.NODE), "holdfast/cluster/apache.py")
+    found = apache.version(apache.find_home())
+    assert found is not None, "it was found"
+    return f"{background.fingerprint(ours)} of {'.'.join(map(str, found))}"
 
 
 def run(
@@ -58,13 +74,29 @@ def run(
     command: str,
     control: bool,
     say: Callable[[str], None],
-) -> Outcome:
-    """Run one scenario into its folder, in the place of a run that was not decided."""
-    scenario = load_scenario(name)
+) -> Row:
+    """Run one scenario into its folder, in the place of a run that does not count.
+
+    One that crashes is not made, and keeps nobody from the others.
+    """
     folder = matrix.folder_of(directory, engine, name)
-    shutil.rmtree(folder, ignore_errors=True)
-    parameters = scenario.with_flags({"engine": engine})
-    return prove(scenario, parameters, folder, command=command, control=control, say=say)
+    if folder.exists():
+        shutil.rmtree(folder)
+    code = code_of(engine, name)
+    try:
+        scenario = load_scenario(name)
+        parameters = scenario.with_flags({"engine": engine})
+        prove(scenario, parameters, folder, command=command, control=control, say=say)
+        if code_of(engine, name) == code:
+            matrix.stamp(folder, code, with_controls=control)
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is kept, and others go on
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
+        why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
+        say(why)
+        return matrix.not_made(directory, engine, name, why)
+    row = matrix.row_of(directory, engine, name)
+    return row or matrix.not_made(directory, engine, name, "Its verdict could not be written.")
 
 
 def scenarios(say: Callable[[str], None]) -> Iterator[str]:

@@ -55,6 +55,7 @@ class Recorded:
     groups_expected: Mapping[str, tuple[int, int]] | None = None
     lost_named: tuple[tuple[int, int, str], ...] | None = None  # by partition, offset and id
     broke_off: str | None = None
+    starved: str | None = None  # which nodes the machine gave too little of a processor
 
 
 def write_manifest(directory: Path, kind: str, **values: Any) -> None:
@@ -108,6 +109,7 @@ class Journal:
         expired_expected: Mapping[str, int] | None = None,
         groups_expected: Mapping[str, tuple[int, int]] | None = None,
         lost_named: Iterable[tuple[int, int, str]] | None = None,
+        starved: str | None = None,
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
         files = [manifest, *history_files(self._directory / HISTORY)]
@@ -116,6 +118,7 @@ class Journal:
                 "end": {
                     "checks": self._checks,
                     "broke_off": broke_off,
+                    "starved": starved,
                     "lost_expected": lost_expected,
                     "expired_expected": expired_expected,
                     "groups_expected": groups_expected,
@@ -174,6 +177,7 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
                 end.get("lost_named"), tuple[tuple[int, int, str], ...] | None
             ),
             broke_off=msgspec.convert(end["broke_off"], str | None),
+            starved=msgspec.convert(end.get("starved"), str | None),
         )
     except OSError as error:
         raise FolderError(f"{error.filename}: {error.strerror}.") from error

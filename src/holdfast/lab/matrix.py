@@ -6,18 +6,23 @@ run is for `lab.prove`.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
+from holdfast.lab.parameters import LabError
 from holdfast.lab.report.page import templates
 from holdfast.lab.report.scales import duration
 
 MATRIX, PAGE = "matrix.json", "matrix.html"
+LOCK = ".lock"
+STAMP = "code.json"  # in a run's folder, written last: which code it holds for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,9 @@ class Row:
     recovered_ms: float | None  # the longest from a fault to an acknowledgement
     controls_failed_by: str  # by what each control failed, as it must
     folder: str  # of the run, from the page
+    code: str | None  # that its verdict is of; None: nobody knows, or it was changed meanwhile
+    with_controls: bool  # whether what must fail was run as well
+    has_report: bool
 
     @property
     def word(self) -> str:
@@ -45,9 +53,40 @@ def folder_of(directory: Path, engine: str, scenario: str) -> Path:
     return directory / engine / scenario
 
 
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold the folder: two at once would remove each other's runs. LabError: another one does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(
+                f"{directory}: another `prove --all` writes there. Wait for it, or name another "
+                "folder by --output."
+            ) from None
+        yield
+
+
+def stamp(folder: Path, code: str, *, with_controls: bool) -> None:
+    """Say which code the verdict in a run's folder is of. OSError."""
+    text = json.dumps({"code": code, "controls": with_controls}) + "\n"
+    (folder / STAMP).write_text(text, encoding="utf-8")
+
+
+def _stamped(folder: Path) -> tuple[str | None, bool]:
+    """Return the code that a verdict is of, and whether with controls."""
+    try:
+        values = json.loads((folder / STAMP).read_bytes())
+        return str(values["code"]), bool(values["controls"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, False
+
+
 def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
     """Return what a run has come to; None: there is none that has ended."""
     folder = folder_of(directory, engine, scenario)
+    code, with_controls = _stamped(folder)
     try:
         values = json.loads((folder / VERDICT).read_bytes())
         proofs = [part for part in values["parts"] if not part["control"]]
@@ -63,14 +102,44 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
             recovered_ms=_most(part["recovered_ms_longest"] for part in proofs),
             controls_failed_by="; ".join(map(_failure, controls)),
             folder=str(folder.relative_to(directory)),
+            code=code,
+            with_controls=with_controls,
+            has_report=(folder / "report.html").exists(),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def is_done(row: Row | None) -> bool:
-    """Say whether a run need not be made again: it was decided."""
-    return row is not None and Exit(row.exit) is not Exit.NOT_MADE
+def not_made(directory: Path, engine: str, scenario: str, why: str) -> Row:
+    """Return the row of a run of which there is no verdict."""
+    return Row(
+        scenario=scenario,
+        engine=engine,
+        exit=int(Exit.NOT_MADE),
+        promise="",
+        verdict=why,
+        share_acknowledged=None,
+        gap_ms=None,
+        recovered_ms=None,
+        controls_failed_by="",
+        folder=str(folder_of(directory, engine, scenario).relative_to(directory)),
+        code=None,
+        with_controls=False,
+        has_report=False,
+    )
+
+
+def is_done(row: Row | None, code: str, *, with_controls: bool) -> bool:
+    """Say whether a run need not be made again: it was decided, of this code, with what is asked.
+
+    A verdict holds for one code: of another one it says nothing.
+    """
+    return (
+        row is not None
+        and Exit(row.exit) is not Exit.NOT_MADE
+        and row.code == code
+        and (row.with_controls or not with_controls)
+    )
 
 
 def worst(rows: Iterable[Row]) -> Exit:
@@ -82,10 +151,11 @@ def worst(rows: Iterable[Row]) -> Exit:
 def write(directory: Path, rows: Sequence[Row]) -> Path:
     """Write the matrix as data and as a page; return the page. OSError."""
     text = json.dumps([asdict(row) for row in rows], indent=2) + "\n"
-    (directory / MATRIX).write_text(text, encoding="utf-8")
-    page = directory / PAGE
-    page.write_text(render(rows), encoding="utf-8")
-    return page
+    for name, content in ((MATRIX, text), (PAGE, render(rows))):
+        whole = directory / f".{name}"  # who looks meanwhile sees the one before
+        whole.write_text(content, encoding="utf-8")
+        whole.replace(directory / name)
+    return directory / PAGE
 
 
 def render(rows: Sequence[Row]) -> str:

@@ -35,6 +35,7 @@ class PartResult:
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
+    starved: str | None = None  # which nodes got too little of a processor
     recovered_ms: float | None = None  # the longest from a fault to an acknowledgement
     not_met: str | None = None  # what it is about, and did not come to pass
 
@@ -44,7 +45,7 @@ class PartResult:
 
         A control has a promise of its own, the weaker one of its settings, and keeps that.
         """
-        if self.broke_off is not None or not self.decided:
+        if self.broke_off is not None or not self.decided or self.not_met is not None:
             return False
         failed = [check.name for check in self.checks if not check.kept]
         if self.part.breaks_check is not None:
@@ -96,8 +97,14 @@ class PartResult:
 
     @property
     def seen_broken(self) -> bool:
-        """Whether a part to prove has broken its promise for certain, to its end or not."""
-        return bool(self.anything_broken) or not all(check.kept for check in self.checks)
+        """Whether a part to prove has broken its promise for certain, to its end or not.
+
+        Where the machine starved the nodes, what only came too late is no such thing.
+        """
+        late = self.starved is not None
+        return bool(self.anything_broken) or not all(
+            check.kept or (late and check.late) for check in self.checks
+        )
 
     def sentence(self) -> str:
         judgement = self.evidence.judgement
@@ -162,6 +169,7 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         "control": result.part.is_control,
         "as_it_must": result.as_it_must,
         "broke_off": result.broke_off,
+        "starved": result.starved,
         "observed": judgement.observed.value,
         "counts": {name: getattr(counts, name) for name in counts.__slots__},
         "anomalies": {each.value: judgement.count(each) for each in Anomaly},

@@ -32,6 +32,9 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+LAG, LAG_MS = "replica.lag.time.max.ms", 30_000  # and Kafka's own
+SHORT_LAG: Mapping[str, str] = {LAG: "4000"}  # so that a part ends in under a minute
+
 # Of groups, where a run has some: Kafka's shortest session, and a group that begins at once.
 # Kafka's own session is 45 s, and heartbeats of the consumer protocol are 5 s apart.
 GROUP_SESSION = "group.consumer.session.timeout.ms"
@@ -83,6 +86,7 @@ class Parameters:
     retries: int | None = None  # None: the client's own; 0 where refusals must be certain
     commits: Commits | None = None  # when members of groups commit; None: there are no groups
     config: Mapping[str, str] = field(default_factory=dict)
+    lab_config: Mapping[str, str] = field(default_factory=dict)  # under the lab's profile alone
 
     def __post_init__(self) -> None:
         """LabError: these settings make no sense together."""
@@ -123,7 +127,8 @@ class Parameters:
 
     def as_json(self) -> dict[str, Any]:
         """All of them, for a file that `from_json` reads."""
-        return {**asdict(self), "config": dict(self.config)}
+        dicts = {"config": dict(self.config), "lab_config": dict(self.lab_config)}
+        return {**asdict(self), **dicts}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -147,7 +152,8 @@ class Parameters:
     @property
     def node_config(self) -> dict[str, str]:
         groups = {} if self.commits is None else GROUP_PROFILES[self.profile]
-        return {**PROFILES[self.profile], **groups, **self.config}
+        hurried = self.lab_config if self.profile == "lab" else {}
+        return {**PROFILES[self.profile], **groups, **hurried, **self.config}
 
     @property
     def features(self) -> dict[str, int]:
@@ -167,6 +173,11 @@ class Parameters:
     def noticed_s(self) -> float:
         """How long until everybody knows that a broker is dead, on a slow machine."""
         return self.session_s + 15
+
+    @property
+    def lag_s(self) -> float:
+        """How long a replica that lacks something stays in sync."""
+        return int(self.node_config.get(LAG, LAG_MS)) / 1000
 
     @property
     def quorum_s(self) -> float:

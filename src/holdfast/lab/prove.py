@@ -146,6 +146,7 @@ def _run_part(
         run.expired_expected,
         run.groups_expected,
         run.lost_named,
+        run.starvation.text,
     )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
@@ -191,6 +192,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
+        starved=recorded.starved,
         recovered_ms=recoveries.longest_ms,
         not_met=None if part.met is None else errors.missing(*part.met),
     )
@@ -242,6 +244,12 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         if result.seen_broken:
             names = ", ".join(result.anything_broken) or result.failed_by
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
+    for result in proofs:
+        if result.starved is not None and not all(check.kept for check in result.checks):
+            return Exit.NOT_MADE, (
+                f"The run could not be made: {result.starved} ({result.part.title}: "
+                f"{result.failed_by}). {result.sentence()}"
+            )
     if error is not None or not proofs:
         return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
     for result in proofs:

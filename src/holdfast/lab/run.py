@@ -36,7 +36,8 @@ from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.parameters import APACHE, EMBEDDED, TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
-from holdfast.lab.steps.mishaps import refuse_dead
+from holdfast.lab.steps.mishaps import refuse_dead, wait_signalled
+from holdfast.lab.steps.starvation import Starvation
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
 from holdfast.wire import administration as admin
@@ -101,6 +102,7 @@ class Run:
         except (OSError, ClusterError) as error:
             raise LabError(f"the run can't begin: {error}") from error
         self.cluster.environment = self.guard.environment
+        self.starvation = Starvation(self.cluster)
         self.cluster.settles = False  # its network ends with this process, however that ends
         self._start_s = START_S[parameters.engine]
         self.begin_s = time.monotonic()
@@ -133,6 +135,7 @@ class Run:
         took_ms = (time.monotonic() - self.begin_s) * 1000
         count, engine = self.parameters.brokers, self.cluster.engine
         self.note(f"{count} brokers{engine} serve, {took_ms:.0f} ms after their start")
+        self.starvation.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,6 +145,7 @@ class Run:
             ends.callback(self._end_cluster)
             ends.callback(self.driver.close)
             ends.callback(self._recorder.close)
+            ends.callback(self.starvation.stop)
             if self._observer is not None:
                 ends.callback(self._observer.stop)
             ends.callback(self._clients.close)
@@ -199,8 +203,8 @@ class Run:
         self.checks.append(check)
         self.journal.check(check)
 
-    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
-        self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept))
+    def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+        self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept, late=late))
         if not kept:
             foretold = self.foretold is not None and self.foretold in name
             word = "fails, as it must" if foretold else "NOT AS IT MUST BE"
@@ -440,7 +444,7 @@ class Run:
         if action not in DOWN_ACTIONS | {"TERM"}:
             return at_ms
         for node in nodes:
-            self.cluster.wait_signalled(node, action, timeout_s=LEAVE_S)
+            wait_signalled(self, node, action, LEAVE_S)
             if action == "TERM":
                 self.record_fault("exit", node)
                 self.after_exit[node] = self.observer.look()
@@ -461,11 +465,9 @@ class Run:
             self.record_fault("start", node)
             self.cluster.start_node(node, wait=False)
         for node in nodes:
-            if not wait:
-                self.observer.allow(node)
-                continue
             try:
-                self.cluster.wait_serving(node, timeout_s=self._start_s)
+                if wait:
+                    self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:
                 if self.cluster.state(node) == "dead":
                     self.check(f"{node} starts again", "it serves", str(error), kept=False)
@@ -564,7 +566,7 @@ class Run:
         seen = "acknowledged"
         if silent:
             seen = f"nothing acknowledged in {bound_s:.0f} s by {names(silent)}"
-        self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent)
+        self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent, late=True)
 
     def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
         """Check that the partitions come to look like this within the bound."""
@@ -576,6 +578,7 @@ class Run:
             "; ".join(f"P{p}: {wanted[p]}" for p in found),
             "; ".join(f"P{p}: {state.only(wanted[p])}" for p, state in found.items()),
             kept=all(matches(wanted[p], state) for p, state in found.items()),
+            late=True,
         )
 
     def _reached(self, wanted: Mapping[int, Want], bound_s: float) -> bool:

@@ -6,20 +6,22 @@ answer is part of the picture. Groups are asked by a thread of its own, since th
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import described, group_names
 from holdfast.clients.group_lags import lags_of
 from holdfast.cluster import ClusterError, LocalCluster
-from holdfast.cluster.network.links.link_requests import is_whole
 from holdfast.cluster.probe import Snapshot, ask
+from holdfast.cluster.quorum import QuorumState
+from holdfast.lab.report.link_chart import bands_between
 from holdfast.wire.administration import AdminError
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -30,6 +32,7 @@ from holdfast.wire.well_known import LATEST
 
 ANSWER_S = 0.5
 GROUPS_S = 2.0  # between two looks at groups
+WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
 INTERNAL = "__"  # begins the names of topics of the cluster's own
 
 TopicPartition = tuple[str, int]
@@ -82,7 +85,7 @@ class Sampler:
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
         quorum = cluster.quorum()
-        partitions = self._partitions()
+        partitions = self._partitions(quorum)
         ends = self._ends(partitions)
         return Sample(
             at_s=time.time(),
@@ -95,28 +98,23 @@ class Sampler:
             lags=self._groups.latest,
         )
 
-    def _partitions(self) -> dict[TopicPartition, Partition]:
-        """Return what the broker says that knows of the latest elections: others may be cut off."""
-        latest: dict[TopicPartition, Partition] = {}
-        for node in self._cluster.record.brokers:
-            if self._cluster.state(node.id) != "running":
-                continue
-            answer: Snapshot | None = None
+    def _partitions(self, quorum: QuorumState | None) -> dict[TopicPartition, Partition]:
+        """Return what the brokers say, of each partition the one that knows of its last election.
+
+        Of several it is the one whose metadata are the latest: the ISR changes without an election,
+        and who is cut off answers as well, and tells what once was.
+        """
+        running = [
+            node
+            for node in self._cluster.record.brokers
+            if self._cluster.state(node.id) == "running"
+        ]
+        answers = []
+        for node in sorted(running, key=lambda node: lag_of(quorum, node.id)):
             with suppress(ClusterError):
                 answer = ask(node.watch_address, self._topics or None, timeout_s=ANSWER_S)
-            for topic, found in {} if answer is None else answer.topics.items():
-                if topic.startswith(INTERNAL) and topic not in self._topics:
-                    continue
-                for number, state in found.items():
-                    known = latest.get((topic, number))
-                    if known is None or state.leader_epoch > known.epoch:
-                        latest[topic, number] = Partition(
-                            leader=state.leader,
-                            epoch=state.leader_epoch,
-                            isr=tuple(state.isr),
-                            replicas=tuple(state.replicas),
-                        )
-        return dict(sorted(latest.items()))
+                answers += [] if answer is None else [answer]
+        return latest_of(answers, self._topics)
 
     def _ends(self, partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, int]:
         """Return up to where partitions can be read, as far as their leaders answer at once."""
@@ -161,9 +159,50 @@ class Sampler:
             return []
         try:
             links = self._cluster.links().status()["links"]
-        except ClusterError as error:
-            return [str(error)]
-        return [f"{link['from']} → {link['to']}" for link in links if not is_whole(link)]
+        except ClusterError:
+            return ["nobody says: the network is gone, or its agent does not answer"]
+        return in_words(links)
+
+
+def in_words(links: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return links that are broken, in words: what is wrong with many alike is one line."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for link in links:
+        wrong = [word for word in ("cut", "lose", "slow", "answers") if link[word]]
+        if wrong:
+            alike.setdefault(", ".join(map(WRONG.__getitem__, wrong)), []).append(
+                (link["from"], link["to"])
+            )
+    return [
+        f"{band.name}: {wrong}" for wrong, pairs in alike.items() for band in bands_between(pairs)
+    ]
+
+
+def lag_of(quorum: QuorumState | None, node: int) -> float:
+    """Return how many records of metadata a broker lacks, as the active controller sees it."""
+    lag = None if quorum is None else quorum.lag(node)
+    return math.inf if lag is None else lag
+
+
+def latest_of(
+    answers: Iterable[Snapshot], topics: Sequence[str]
+) -> dict[TopicPartition, Partition]:
+    """Return each partition as it is in the latest leader epoch; of several the first one's."""
+    latest: dict[TopicPartition, Partition] = {}
+    for answer in answers:
+        for topic, found in answer.topics.items():
+            if topic.startswith(INTERNAL) and topic not in topics:
+                continue
+            for number, state in found.items():
+                known = latest.get((topic, number))
+                if known is None or state.leader_epoch > known.epoch:
+                    latest[topic, number] = Partition(
+                        leader=state.leader,
+                        epoch=state.leader_epoch,
+                        isr=tuple(state.isr),
+                        replicas=tuple(state.replicas),
+                    )
+    return dict(sorted(latest.items()))
 
 
 class GroupLags:

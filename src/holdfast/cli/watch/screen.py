@@ -11,7 +11,8 @@ from holdfast.cli.watch.samples import Partition, Sample, TopicPartition
 WIDTH = 80
 RATE_S = 3.0  # over which rates are reckoned
 ELECTIONS_MAX = 6
-PARTITIONS_MAX = 20
+PARTITIONS_MAX, PARTITIONS_MIN = 20, 4
+ABOVE = 5  # rows that are shown beside partitions, and what stands below them
 LINKS_MAX = 6
 GROUPS_MAX = 6
 
@@ -65,18 +66,25 @@ class Memory:
         return max(0.0, (end - begin) / (end_s - begin_s))
 
 
-def frame(sample: Sample, memory: Memory) -> list[str]:
-    """Return what is shown of a sample: no line is longer than WIDTH."""
-    lines = [
-        _head(sample),
-        _nodes(sample),
-        "",
-        *_partitions(sample, memory),
-        *_links(sample.links),
-        *_groups(sample),
-        *_elections(memory.elections),
-    ]
+def frame(sample: Sample, memory: Memory, rows: int | None = None) -> list[str]:
+    """Return what is shown of a sample: no line is longer than WIDTH.
+
+    Of partitions no more than leave room for the rest, where a terminal has so many `rows`.
+    """
+    below = [*_links(sample.links), *_groups(sample), *_elections(memory.elections)]
+    room = PARTITIONS_MAX
+    if rows is not None:
+        room = min(room, max(PARTITIONS_MIN, rows - len(below) - ABOVE))
+    lines = [_head(sample), _nodes(sample), "", *_partitions(sample, memory, room), *below]
     return [line[:WIDTH].rstrip() for line in lines]
+
+
+def fitted(lines: Sequence[str], rows: int) -> list[str]:
+    """Return what of these lines has room in so many rows, and how many are left out."""
+    if len(lines) <= rows:
+        return list(lines)
+    shown = max(0, rows - 1)
+    return [*lines[:shown], f"{len(lines) - shown} more lines: the terminal has {rows}"]
 
 
 def _head(sample: Sample) -> str:
@@ -94,7 +102,7 @@ def _nodes(sample: Sample) -> str:
     )
 
 
-def _partitions(sample: Sample, memory: Memory) -> list[str]:
+def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
     title = f"{'PARTITION':<24}{'LEADER':>7}{'EPOCH':>7}  {'IN SYNC':<12}{'END':>10}"
     lines = [f"{title}{'PER S':>8}{'NO LEADER':>10}"]
     # Those with something wrong first: there may be more than there is room for.
@@ -102,7 +110,7 @@ def _partitions(sample: Sample, memory: Memory) -> list[str]:
         sample.partitions.items(),
         key=lambda item: (is_well(item[1]), memory.leaderless_s.get(item[0], 0.0) == 0.0, item[0]),
     )
-    for place, found in ordered[:PARTITIONS_MAX]:
+    for place, found in ordered[:most]:
         rate, gone_s = memory.rate(place), memory.leaderless_s.get(place, 0.0)
         lines.append(
             f"{name(place)[:23]:<24}{leader(found):>7}{found.epoch:>7}  "
@@ -110,7 +118,7 @@ def _partitions(sample: Sample, memory: Memory) -> list[str]:
             f"{'-' if rate is None else f'{rate:,.0f}':>8}"
             f"{'-' if not gone_s else f'{gone_s:.1f} s':>10}"
         )
-    left = len(ordered) - PARTITIONS_MAX
+    left = len(ordered) - most
     if left > 0:
         lines.append(f"and {left} more")
     if not ordered:

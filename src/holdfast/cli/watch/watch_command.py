@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import typer
 from holdfast.cli.exit_status import CommandError, refuse_if
 from holdfast.cli.shared_options import DataDir, data_dir
 from holdfast.cli.watch.samples import Sample, Sampler
-from holdfast.cli.watch.screen import Memory, frame
+from holdfast.cli.watch.screen import Memory, fitted, frame
 from holdfast.cluster import LocalCluster
 
 HOME, CLEAR_BELOW, CLEAR_LINE = "\x1b[H", "\x1b[J", "\x1b[K"
@@ -63,7 +64,8 @@ def watch(
             if file is not None:
                 file.write(json.dumps(as_json(sample)) + "\n")
                 file.flush()
-            show(frame(sample, memory))
+            rows = shutil.get_terminal_size().lines if sys.stdout.isatty() else None
+            show(frame(sample, memory, rows))
             left = None if left is None else left - 1
             if left != 0:
                 time.sleep(max(0.0, every - (time.monotonic() - begin_s)))
@@ -87,7 +89,9 @@ def shown() -> Iterator[Any]:
         return
 
     def draw(lines: list[str]) -> None:
-        out.write(HOME + "".join(f"{line}{CLEAR_LINE}\r\n" for line in lines) + CLEAR_BELOW)
+        # What goes beyond the last row would push the first ones out; it may change its size.
+        rows = fitted(lines, shutil.get_terminal_size().lines)
+        out.write(HOME + "\r\n".join(f"{line}{CLEAR_LINE}" for line in rows) + CLEAR_BELOW)
         out.flush()
 
     out.write(OTHER_SCREEN)

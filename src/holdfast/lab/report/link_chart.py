@@ -82,16 +82,21 @@ def bands_of(timeline: Timeline) -> list[Band]:
     together: dict[Spans, list[Pair]] = {}
     for pair, cut in cuts_of(timeline).items():
         together.setdefault(cut, []).append(pair)
-    bands = []
-    for cut, pairs in together.items():
-        both = [pair for pair in pairs if pair[::-1] in pairs]
-        one_way = [pair for pair in pairs if pair[::-1] not in pairs]
-        # Each split is found from either side: the smaller one is named first.
-        halves = sorted(_sides(both), key=lambda sides: (len(sides[0]), sides))
-        splits = {frozenset(map(frozenset, sides)): sides for sides in reversed(halves)}
-        bands += [Band(*sides, both_ways=True, cut=cut) for sides in reversed(splits.values())]
-        bands += [Band(*sides, both_ways=False, cut=cut) for sides in _sides(one_way)]
+    bands = [band for cut, pairs in together.items() for band in bands_between(pairs, cut)]
     return sorted(bands, key=lambda band: (band.cut, not band.both_ways))
+
+
+def bands_between(pairs: Sequence[Pair], cut: Spans = ()) -> list[Band]:
+    """Return links as what can't reach what, each split once, and both ways where it is so."""
+    both = [pair for pair in pairs if pair[::-1] in pairs]
+    one_way = [pair for pair in pairs if pair[::-1] not in pairs]
+    # Each split is found from either side: the smaller one is named first.
+    halves = sorted(_sides(both), key=lambda sides: (len(sides[0]), sides))
+    splits = {frozenset(map(frozenset, sides)): sides for sides in reversed(halves)}
+    return [
+        *(Band(*sides, both_ways=True, cut=cut) for sides in reversed(splits.values())),
+        *(Band(*sides, both_ways=False, cut=cut) for sides in _sides(one_way)),
+    ]
 
 
 def cuts_of(timeline: Timeline) -> dict[Pair, Spans]:

@@ -12,12 +12,16 @@ from holdfast.lab.report.standstill import Standstill
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that had to be seen. `expected` and `seen` are short sentences or values."""
+    """One thing that had to be seen. `expected` and `seen` are short sentences or values.
+
+    `late`: on a machine that starves the nodes it may only have come too late.
+    """
 
     name: str
     expected: str
     seen: str
     kept: bool
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

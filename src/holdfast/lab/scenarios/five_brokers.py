@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import begin, elect_preferred, expect_only_flows
+from holdfast.lab.steps.usual import (
+    ONE_IN_FLIGHT,
+    REFUSAL,
+    begin,
+    elect_preferred,
+    expect_only_flows,
+)
 from holdfast.lab.steps.wants import names, whole, without
+from holdfast.lab.workload_processes import Worker
 
 UPGRADED, KILLED = 1, 2
 GOES_ON = "goes on"  # in the name of what fails where none can be spared
@@ -16,7 +25,7 @@ REFUSED_S = 8.0  # for nothing to be acknowledged; clients wait longer
 
 def steps(run: Run) -> None:
     """Only partitions that lose two replicas refuse; every other one goes on, nothing is lost."""
-    producer, raw, _ = begin(run)
+    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect(
@@ -26,20 +35,18 @@ def steps(run: Run) -> None:
     run.fault("KILL", KILLED)
     gone = {UPGRADED, KILLED}
     run.expect("and another one dies", without(run.replicas, gone), run.parameters.noticed_s)
-    refusing = [
-        partition
-        for partition, nodes in run.replicas.items()
-        if len(set(nodes) - gone) < run.parameters.min_isr
-    ]
     coincide = [p for p, nodes in run.replicas.items() if gone <= set(nodes)]
-    run.check(
-        f"all {GOES_ON} but those that had both",
-        f"those that had both: {names(coincide) or 'none'}",
-        names(refusing) or "none",
-        kept=refusing == coincide,
-    )
     going = [p for p in run.partitions if p not in coincide]
     expect_only_flows(run, raw, f"{GOES_ON} without two of five", going)
+    refused = refusals(raw)
+    run.soon(lambda: more(refused, refusals(raw)) == coincide, SETTLE_S)
+    seen = more(refused, refusals(raw))
+    run.check(
+        f"all {GOES_ON} but those that had both: who refuses for want of replicas",
+        f"those that had both: {names(coincide) or 'none'}",
+        names(seen) or "none",
+        kept=seen == coincide,
+    )
     show(run, gone, coincide)
     run.start_node(UPGRADED)
     run.expect_flow(raw, f"{GOES_ON} with {UPGRADED} back", SETTLE_S)
@@ -49,9 +56,20 @@ def steps(run: Run) -> None:
     run.steady(producer)
 
 
+def refusals(raw: Worker) -> dict[int, int]:
+    """Return how often each partition has refused for want of replicas so far."""
+    errors = raw.tail.poll().errors
+    return {p: count for (error, p), count in errors.items() if error == REFUSAL}
+
+
+def more(before: Mapping[int, int], now: Mapping[int, int]) -> list[int]:
+    """Return the partitions that have refused since."""
+    return sorted(p for p, count in now.items() if count > before.get(p, 0))
+
+
 def none_to_spare(run: Run) -> None:
     """Control: min ISR 3. One that is being upgraded is one too few for its partitions."""
-    producer, raw, _ = begin(run)
+    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect_flow(raw, f"{GOES_ON} while {UPGRADED} is upgraded", REFUSED_S)
@@ -98,6 +116,7 @@ SCENARIO = Scenario(
             steps=none_to_spare,
             change={"min_isr": 3},
             breaks_check=GOES_ON,
+            met=("raw", REFUSAL),
         ),
     ),
     fixed=frozenset({"acks", "brokers", "min_isr", "replication_factor", "signal"}),

@@ -65,7 +65,8 @@ def expect_next_controller(run: Run, name: str, before: QuorumState) -> QuorumSt
     try:
         after = active_controller(run, other_than=before.leader)
     except LabError as error:
-        run.check(f"{name}: the next active controller", "another voter", str(error), kept=False)
+        name = f"{name}: the next active controller"
+        run.check(name, "another voter", str(error), kept=False, late=True)
         return None
     others = {each.id for each in before.voters} - {before.leader}
     run.note(f"controller {after.leader} is active, epoch {after.epoch}")
@@ -99,13 +100,42 @@ def expect_no_controller(run: Run, when: str) -> None:
 def wait_quorum_whole(run: Run) -> QuorumState:
     """Wait until every voter has what was committed when the wait began. LabError."""
     committed = active_controller(run).high_watermark
+    what = f"every voter to have metadata up to {committed}"
+    return run.wait(what, lambda: _whole_quorum(run, committed), NEXT_S)
 
-    def whole() -> QuorumState | None:
-        state = run.cluster.quorum()
-        up_to_date = state is not None and all(v.log_end >= committed for v in state.voters)
-        return state if up_to_date else None
 
-    return run.wait(f"every voter to have metadata up to {committed}", whole, NEXT_S)
+def _whole_quorum(run: Run, committed: int) -> QuorumState | None:
+    state = run.cluster.quorum()
+    up_to_date = state is not None and all(v.log_end >= committed for v in state.voters)
+    return state if up_to_date else None
+
+
+def expect_quorum_whole(run: Run, when: str, bound_s: float) -> QuorumState | None:
+    """Check that one controller is active, and every voter has what was committed by then.
+
+    For what a run has hurt itself: a quorum that does not come back is broken. None: it does not.
+    """
+    found: list[QuorumState] = []
+    try:
+        committed = active_controller(run).high_watermark
+    except LabError as error:
+        seen = str(error)
+    else:
+        seen = f"not every voter has metadata up to {committed} in {bound_s:.0f} s"
+
+        def whole() -> bool:
+            found.extend(filter(None, [_whole_quorum(run, committed)]))
+            return bool(found)
+
+        run.soon(whole, bound_s)
+    run.check(
+        f"{when}, the controllers",
+        "one is active, and all have what was committed",
+        "so" if found else seen,
+        kept=bool(found),
+        late=True,
+    )
+    return found[-1] if found else None
 
 
 def expect_undisturbed(
@@ -124,6 +154,7 @@ def expect_undisturbed(
             "acknowledged, no error",
             f"{acknowledged:,} acknowledged, {refused} refused, {unknown} unknown",
             kept=acknowledged > 0 and not refused and not unknown,
+            late=True,
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.cluster import LocalCluster
+from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check
@@ -22,7 +22,7 @@ class Run(Protocol):
     checks: list[Check]
     cluster: LocalCluster
 
-    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
+    def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
         """Keep what was expected and seen."""
 
     def note(self, text: str) -> None:
@@ -51,6 +51,16 @@ def refuse_dead(run: Run, node: int) -> None:
     if run.cluster.state(node) == "dead":
         run.check(f"{node} runs", "until it is hurt", "it has ended by itself", kept=False)
         raise LabError(f"node {node} has ended by itself, see {run.cluster.node(node).log_file}")
+
+
+def wait_signalled(run: Run, node: int, action: str, bound_s: float) -> None:
+    """Wait until a signal has taken effect. ClusterError, behind a failed check: it does not."""
+    try:
+        run.cluster.wait_signalled(node, action, timeout_s=bound_s)
+    except ClusterError as error:
+        name = f"SIG{action} of {node}"
+        run.check(name, f"it has ended in {bound_s:.0f} s", str(error), kept=False, late=True)
+        raise
 
 
 def expect_running(run: Run, when: str) -> None:

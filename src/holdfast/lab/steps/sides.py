@@ -9,24 +9,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.clients.blocking_driver import NoLeaderError, UnreachableError, UnsupportedError
 from holdfast.cluster import plan
 from holdfast.cluster.layout import ClusterError, ClusterRecord
 from holdfast.cluster.network.addresses import HOST, Kind, Plan
 from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.judge.history import Acknowledged, LinkChange, Send
+from holdfast.judge.history import (
+    Acknowledged,
+    LeaderChange,
+    LeaderClaim,
+    LinkChange,
+    Refused,
+    Send,
+    Unknown,
+)
 from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import Run
+from holdfast.lab.workload_processes import Worker
 
 ASK_S = 2.0
+OBSERVED = "observer.jsonl"  # what the run's observer writes
 # A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
 # bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
 # sends the others once more, whatever idempotence promises (docs/design/networks.md).
@@ -37,6 +48,8 @@ PATIENT: Mapping[str, Any] = {
 ANSWER_MS = 2000  # a client without patience waits no longer, so that it goes on asking
 AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
 READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}
+# How a raw client's sends are refused that no broker has seen.
+NOT_ASKED = frozenset(each.__name__ for each in (NoLeaderError, UnreachableError, UnsupportedError))
 
 
 # What a control with acks=1 only counts: its producer is not idempotent.
@@ -69,6 +82,71 @@ def acknowledged_of(
         elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
             found.add(Event(event.partition, event.offset, event.id))
     return found
+
+
+def expect_silent(
+    run: Run,
+    client: Worker,
+    when: str,
+    begin_ms: float,
+    end_ms: float,
+    told_by_ms: float = math.inf,
+) -> None:
+    """Check that nothing is acknowledged of what a raw client sent in [begin_ms, end_ms).
+
+    LabError: it asked no broker meanwhile, so none could acknowledge anything.
+    """
+    refuse_if(
+        not asked_of(client.history, begin_ms, end_ms),
+        f"{client.name} reached no broker in {(end_ms - begin_ms) / 1000:.1f} s ({when})",
+    )
+    found = acknowledged_of(client.history, begin_ms, end_ms, told_by_ms)
+    run.check(
+        f"{client.name}, {when}",
+        "none acknowledged",
+        f"{len(found)} acknowledged",
+        kept=not found,
+    )
+
+
+def expect_one_leader_an_epoch(run: Run) -> None:
+    """Check that no two brokers were taken for the leader of one epoch, whoever was asked."""
+    leaders: dict[tuple[int, int], set[int]] = {}
+    for event in events_of([run.history / OBSERVED]):
+        if isinstance(event, LeaderChange | LeaderClaim) and event.leader >= 0:
+            leaders.setdefault((event.partition, event.epoch), set()).add(event.leader)
+    several = [
+        f"P{partition}, epoch {epoch}: {', '.join(map(str, sorted(found)))}"
+        for (partition, epoch), found in sorted(leaders.items())
+        if len(found) > 1
+    ]
+    run.check(
+        "leaders of each epoch, by all who were asked",
+        "one",
+        "; ".join(several) or "one",
+        kept=not several,
+    )
+
+
+def asked_of(history: Path, begin_ms: float, end_ms: float) -> int:
+    """Count what a raw client sent in [begin_ms, end_ms) that a broker was asked to take."""
+    sent: set[str] = set()
+    asked: set[str] = set()
+    for event in events_of([history]):
+        if isinstance(event, Send):
+            if begin_ms <= event.at_ms < end_ms:
+                sent.add(event.id)
+        elif isinstance(event, Acknowledged | Unknown) or (
+            isinstance(event, Refused) and event.error not in NOT_ASKED
+        ):
+            asked.add(event.id)
+    return len(sent & asked)
+
+
+def sent_ms_of(history: Path, ids: Container[str]) -> list[float]:
+    """Return when each of these events was sent, in order of time."""
+    sends = (event for event in events_of([history]) if isinstance(event, Send))
+    return sorted(event.at_ms for event in sends if event.id in ids)
 
 
 class Side(NamedTuple):
@@ -178,6 +256,11 @@ class Sides:
         """Let a share of the packets between two nodes vanish."""
         self._run.note(f"{share} of the packets between {a} and {b} vanish")
         self._links.lose(a, b, share)
+
+    def dropped(self) -> int:
+        """Return how many packets all cut and lossy links have dropped so far."""
+        links = self._links.status()["links"]
+        return sum(sum(each["dropped"].values()) for each in links)
 
     def heal_pair(self, a: int, b: int) -> None:
         """Make the links between two nodes whole."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.outcomes import DELETES_NOTHING
@@ -23,6 +23,10 @@ from holdfast.wire.errors import ErrorCode
 
 READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
 PRELOAD_BYTES = 1000  # of an event
+# Where events are refused for want of replicas, and are taken later. With several requests in
+# flight librdkafka has the second one answered OUT_OF_ORDER_SEQUENCE_NUMBER then, takes a new
+# producer epoch, and sends once more what a leader that fell had taken (docs/design/networks.md).
+ONE_IN_FLIGHT: Mapping[str, Any] = {"config": ["max.in.flight.requests.per.connection=1"]}
 REFUSAL = "NOT_ENOUGH_REPLICAS"
 
 
@@ -38,18 +42,23 @@ class Clients(NamedTuple):
         return [self.producer, self.raw]
 
 
-def begin(run: Run, assignment: Mapping[int, Sequence[int]] | None = None) -> Clients:
-    """Make the topic as `Run.make_topic` does, and start clients of every kind."""
+def begin(
+    run: Run, assignment: Mapping[int, Sequence[int]] | None = None, **reliable: Any
+) -> Clients:
+    """Make the topic as `Run.make_topic` does, and start clients of every kind.
+
+    `reliable`: flags of the reliable producer.
+    """
     run.make_topic(assignment)
-    return start_clients(run)
+    return start_clients(run, **reliable)
 
 
-def start_clients(run: Run) -> Clients:
+def start_clients(run: Run, **reliable: Any) -> Clients:
     """Start clients of every kind, and wait until both producers flow in every partition.
 
     A reader that notes every high watermark is among them. LabError: a producer does not flow.
     """
-    clients = Clients(run.start_producer(), run.start_raw(), run.start_readers())
+    clients = Clients(run.start_producer(**reliable), run.start_raw(), run.start_readers())
     for sender in clients.senders:
         run.must_flow(sender)
     return clients
@@ -123,7 +132,8 @@ def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None 
     run.soon(lambda: not silent(), READ_S)
     left = silent()
     seen = f"nothing from {names(left)} in {READ_S:.0f} s" if left else "from every partition"
-    run.check(f"the consumer receives, {when}", "from every partition", seen, kept=not left)
+    name = f"the consumer receives, {when}"
+    run.check(name, "from every partition", seen, kept=not left, late=True)
 
 
 def expect_only_flows(

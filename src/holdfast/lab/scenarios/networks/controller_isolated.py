@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from holdfast.cluster.quorum import QuorumState, ask_one
+from holdfast.clients.blocking_driver import DriverError
+from holdfast.cluster.quorum import ASK_TIMEOUT_S, QuorumState, RefusedError, describe
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
@@ -14,11 +15,12 @@ from holdfast.lab.steps.controllers import (
     active_controller,
     counts_of,
     expect_next_controller,
+    expect_quorum_whole,
     expect_undisturbed,
     wait_quorum_whole,
 )
 from holdfast.lab.steps.mishaps import expect_running
-from holdfast.lab.steps.sides import Sides
+from holdfast.lab.steps.sides import AGAIN_S, Sides
 from holdfast.lab.steps.usual import begin, expect_consumed
 
 CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
@@ -53,8 +55,9 @@ class Cuts:
         self._expect_resigned(name, before)
         self._expect_calm(name, after)
         self._sides.heal()
-        healed = wait_quorum_whole(run)
-        self._expect_no_higher(f"{name}: healed", after, healed)
+        healed = expect_quorum_whole(run, f"{name}: healed", AGAIN_S)
+        if healed is not None:
+            self._expect_no_higher(f"{name}: healed", after, healed)
         self._rows.append(
             [
                 f"{before.leader} is {how}",
@@ -79,15 +82,20 @@ class Cuts:
         node = run.cluster.node(before.leader)
 
         def humble() -> bool:
-            state = ask_one(*node.voter_watch_address)
-            return state is None or state.leader != before.leader
+            try:
+                state = describe(*node.voter_watch_address, timeout_s=ASK_TIMEOUT_S)
+            except RefusedError:  # as who is not active does
+                return True
+            except DriverError:  # who does not answer does not say so, either
+                return False
+            return state.leader != before.leader
 
         expect_running(run, f"while {name}")  # one that has ended says nothing, either
         resigned = run.soon(humble, CHANGE_S)
         run.check(
             f"{name}: what it says of itself",
             "it is not active any more",
-            "so" if resigned else f"it is active, in epoch {before.epoch}",
+            "so" if resigned else f"it is active, in epoch {before.epoch}, or says nothing",
             kept=resigned,
         )
 
@@ -102,6 +110,7 @@ class Cuts:
             f"{after.leader} is active, in epoch {after.epoch}",
             f"{now.leader} is active, in epoch {now.epoch}",
             kept=(now.leader, now.epoch) == (after.leader, after.epoch),
+            late=True,  # who is starved is taken for gone
         )
 
     def table(self) -> Table:
@@ -137,7 +146,7 @@ def two_isolated(run: Run) -> None:
         sides.isolate(node, clients=False)
     expect_next_controller(run, "two of three are isolated", before)
     sides.heal()
-    wait_quorum_whole(run)
+    expect_quorum_whole(run, "healed", AGAIN_S)
     run.expect_flow(clients.producer, "healed", CHANGE_S)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.judge.history import Acknowledged
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
@@ -51,7 +52,11 @@ def with_a_dead_follower(run: Run) -> None:
     victim = run.replicas[0][1]
     run.fault("KILL", victim)
     run.steady_view(run.parameters.session_s)
+    before = clients.raw.tail.poll().count(Acknowledged)
     expect_goes_on(run, clients.raw)
+    acknowledged = clients.raw.tail.poll().count(Acknowledged) - before
+    waiting = "with acks=all, while a dead follower is in sync"
+    run.check(waiting, "none acknowledged", str(acknowledged), kept=acknowledged == 0)
     sides.heal()
     run.start_node(victim)
     run.expect("all is back", whole(run.replicas), AGAIN_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Unknown
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import SHORT_LAG, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.sides import AGAIN_S, Sides
@@ -12,8 +12,7 @@ from holdfast.lab.steps.usual import start_exact, tally
 from holdfast.lab.steps.wants import want
 
 PARTITION = 0
-LAG_MS = 4000
-DROPPED_S = LAG_MS / 1000 + 30  # for a follower that lags to be dropped, on a slow machine
+SLOW_S = 30.0  # beyond the lag, for a follower to be dropped on a slow machine
 
 
 def alone_is_enough(run: Run) -> None:
@@ -71,7 +70,8 @@ def alone_and_replaced(run: Run) -> None:
 def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
     """Cut the leader from its followers until it is alone in sync; a client that reaches all."""
     # Below min ISR nothing is committed, so the answer is only that time is over.
-    patience_ms = int(DROPPED_S * 1000) if run.parameters.min_isr == 1 else 2 * LAG_MS
+    lag_s, min_isr = run.parameters.lag_s, run.parameters.min_isr
+    patience_ms = int(1000 * (lag_s + SLOW_S if min_isr == 1 else 2 * lag_s))
     client, _ = start_exact(run, timeout_ms=patience_ms)
     leader, *others = run.replicas[PARTITION]
     sides = Sides(run)
@@ -79,12 +79,13 @@ def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
     sides.cut(str(leader), followers, [leader], f"from its followers, {followers}")
     # Who lacks nothing is in sync, however long ago it was heard of.
     posted = client.post(PARTITION)
-    run.expect("the followers are dropped", {PARTITION: want(leader, [leader])}, DROPPED_S)
+    alone = {PARTITION: want(leader, [leader])}
+    run.expect("the followers are dropped", alone, lag_s + SLOW_S)
     outcome = client.take() if posted is None else posted
-    kept = isinstance(outcome, Acknowledged if run.parameters.min_isr == 1 else Unknown)
+    kept = isinstance(outcome, Acknowledged if min_isr == 1 else Unknown)
     run.check(
         "sent before they were dropped",
-        "acknowledged" if run.parameters.min_isr == 1 else "in doubt",
+        "acknowledged" if min_isr == 1 else "in doubt",
         outcome.KIND,
         kept=kept,
     )
@@ -108,9 +109,7 @@ SCENARIO = Scenario(
         "With 2 it refuses every event. The control lets who lacks those events lead: all of them "
         "are lost."
     ),
-    defaults=Parameters(
-        partitions=1, network=True, retries=0, config={"replica.lag.time.max.ms": str(LAG_MS)}
-    ),
+    defaults=Parameters(partitions=1, network=True, retries=0, lab_config=SHORT_LAG),
     parts=(
         Part(
             name="main",

@@ -1,0 +1,179 @@
+"""The lab itself is ended at random moments: nothing that it has started may stay.
+
+Owns the ending of a proof in a network of its own, and the looking for what is left: processes,
+by a word in their environment that all of them hand down, and what lies in the folder for temporary
+files. A network namespace lives as long as a process in it, so it is gone with the last of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.cluster import ClusterError, LocalCluster, layout
+from holdfast.cluster.processes import wait_until
+from holdfast.lab.background import NETWORK_SCENARIOS
+from holdfast.lab.guard import python_path
+from holdfast.lab.soak.campaign import Campaign
+
+WORD = "HOLDFAST_LAB_TO_END"  # of the environment
+SCENARIO = "split-brain"
+FURTHER_S = 2.0  # at most, from what was reached to the end
+REACHED_S = 120.0  # for that to be reached, on a slow machine
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+GONE_S = 120.0  # for all to be gone, on a slow machine
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What was there when the lab was ended, and what of it stayed."""
+
+    before: int  # processes
+    processes: tuple[str, ...]
+    files: tuple[str, ...]
+    status: int
+
+
+def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None]) -> Left:
+    """Prove a scenario in this folder, end that, and look what is left. ClusterError.
+
+    `moment` waits until it shall be ended.
+    """
+    word, temporary = uuid.uuid4().hex, directory / "tmp"
+    temporary.mkdir(parents=True)
+    command = ["-m", "holdfast.cli", "prove", SCENARIO, "--output", str(directory / "run")]
+    with (
+        (directory / "said").open("wb") as said,
+        subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-P", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env={
+                **os.environ,
+                "PYTHONPATH": python_path(),
+                "TMPDIR": str(temporary),
+                WORD: word,
+            },
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            moment()
+            before = len(list(bearing(word)))
+            process.send_signal(number)
+            status = process.wait(GONE_S)
+            with suppress(ClusterError):
+                wait_until(lambda: not list(bearing(word)), timeout_s=GONE_S, what="all to end")
+            left = tuple(command_of(pid) for pid in bearing(word))
+        finally:
+            for pid in bearing(word):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+    # SIGKILL amid the look for namespaces leaves its folder, which is empty.
+    files = tuple(
+        sorted(str(path.relative_to(temporary)) for path in temporary.rglob("*") if path.is_file())
+    )
+    return Left(before=before, processes=left, files=files, status=status)
+
+
+def bearing(word: str) -> Iterator[int]:
+    """Yield the pid of every process that has this word in its environment."""
+    wanted = f"{WORD}={word}".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if wanted in (path / "environ").read_bytes().split(b"\0"):
+                yield int(path.name)
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process; nothing when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
+
+
+def is_started(_run: Path) -> bool:
+    return True
+
+
+def has_network(run: Path) -> bool:
+    """Whether a network was made for the first part: its nodes have not been started."""
+    return any((run / "main" / "cluster").rglob("network.json"))
+
+
+def has_nodes(run: Path) -> bool:
+    """Whether all nodes were started, of which none need serve."""
+    cluster = run / "main" / "cluster"
+    return layout.exists(cluster) and all(node.pid for node in LocalCluster.open(cluster).nodes)
+
+
+def has_clients(run: Path) -> bool:
+    return (run / "main" / "history" / "beside-leader.jsonl").exists()
+
+
+def is_cut(run: Path) -> bool:
+    try:
+        return '"CUT"' in (run / "main" / "history" / "lab.jsonl").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
+# How far a run has come. Half of them are set-up.
+STAGES = (is_started, has_network, has_nodes, has_clients, is_cut)
+
+
+def ended_at_random(directory: Path) -> dict[str, Any]:
+    """End the lab at some moment by some signal."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+    reached, number = chance.choice(STAGES), chance.choice(SIGNALS)
+    further_s = chance.uniform(0.0, FURTHER_S)
+
+    def moment() -> None:
+        what = f"a run of which it is said: {reached.__name__}"
+        wait_until(lambda: reached(directory / "run"), timeout_s=REACHED_S, what=what)
+        time.sleep(further_s)
+
+    try:
+        left = end_lab(directory, number, moment)
+    except ClusterError as error:
+        return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
+    statuses = {-signal.SIGKILL} if number is signal.SIGKILL else {INTERRUPTED}
+    if reached is is_started:
+        statuses.add(-number)  # while modules are loaded it ends as any process does
+    kept = not left.processes and not left.files and left.status in statuses
+    return {
+        "kept": kept,
+        "verdict": f"{number.name} {further_s:.1f} s after {reached.__name__}, with {left.before} "
+        f"processes: {len(left.processes)} left, {len(left.files)} files, exit status "
+        f"{left.status}.",
+        "stage": reached.__name__,
+        "left": left.processes,
+        "files": left.files,
+        "seed": seed,
+    }
+
+
+CAMPAIGNS = (
+    Campaign(
+        name="lab-ended",
+        text="A proof in a network of its own is ended at a random moment by SIGKILL, SIGTERM or "
+        "Ctrl-C: no process, no namespace and no temporary file stays.",
+        runs=20,
+        run=ended_at_random,
+        exercises=NETWORK_SCENARIOS,
+    ),
+)

@@ -1,0 +1,100 @@
+"""How long a run's nodes waited for a processor, as the kernel counts it.
+
+A node that could run and did not get to is late with heartbeats, elections and answers through no
+fault of its own: what then comes too late is no proof that the cluster is broken. Owns the looking
+and what is said of it; what that excuses is for `lab.outcome`. Where the kernel does not count it
+nothing is excused.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.cluster import ClusterError, LocalCluster
+
+LOOK_S = 1.0
+# Of the time between two looks. A busy machine lets nodes wait half of the time for minutes, and
+# they keep all their bounds: what excuses is to get next to nothing, for longer than a session.
+SHARE_MAX = 0.9
+SECONDS_MAX = 5.0  # altogether
+
+
+@dataclass(slots=True)
+class Waits:
+    """What a run's nodes waited for a processor, all looks together. Pure."""
+
+    starved_s: dict[int, float] = field(default_factory=dict)  # by node, while it was starved
+    worst: float = 0.0  # the largest share of a look
+    _waited: dict[tuple[int, int], int] = field(default_factory=dict)  # by node and thread, in ns
+
+    def take(self, node: int, threads: dict[int, int], passed_s: float) -> None:
+        """Take in how many ns each thread of a node has waited since it began."""
+        shares = [
+            (waited_ns - self._waited[node, thread]) / 1e9 / passed_s
+            for thread, waited_ns in threads.items()
+            if (node, thread) in self._waited and passed_s > 0
+        ]
+        self._waited = {k: v for k, v in self._waited.items() if k[0] != node}
+        self._waited |= {(node, thread): waited_ns for thread, waited_ns in threads.items()}
+        share = max(shares, default=0.0)
+        self.worst = max(self.worst, share)
+        if share > SHARE_MAX:
+            self.starved_s[node] = self.starved_s.get(node, 0.0) + passed_s
+
+    @property
+    def text(self) -> str | None:
+        """What a report says; None: no node was starved."""
+        starved = {n: s for n, s in sorted(self.starved_s.items()) if s >= SECONDS_MAX}
+        if not starved:
+            return None
+        told = ", ".join(f"{node} for {seconds:.0f} s" for node, seconds in starved.items())
+        return (
+            f"nodes waited for a processor nine tenths of the time: {told}. The machine is too "
+            "busy for this run"
+        )
+
+
+class Starvation:
+    """Looks at a cluster's nodes from `start` to `stop`, in a thread of its own."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._waits = Waits()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def text(self) -> str | None:
+        return self._waits.text
+
+    def _run(self) -> None:
+        before_s = time.monotonic()
+        while not self._stopping.wait(LOOK_S):
+            now_s = time.monotonic()
+            with suppress(ClusterError):  # nobody is asked then
+                for node in self._cluster.nodes:
+                    if node.pid is not None:
+                        self._waits.take(node.id, waited(node.pid), now_s - before_s)
+            before_s = now_s
+
+
+def waited(pid: int) -> dict[int, int]:
+    """Return how many ns each thread of a process has waited for a processor so far."""
+    found = {}
+    with suppress(OSError):  # it has ended
+        for path in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError, ValueError, IndexError):
+                found[int(path.name)] = int((path / "schedstat").read_text().split()[1])
+    return found

@@ -1,0 +1,41 @@
+"""Goal: a lab that is ended while it sets itself up leaves nothing, its network included.
+
+Method: the campaign's own ending, at two moments that are known; `make soak` has twenty at random.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster.network import possible
+from holdfast.cluster.processes import wait_until
+from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab, has_network, has_nodes
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
+BOUND_S = 60.0
+
+
+@pytest.mark.parametrize(
+    ("reached", "number", "status"),
+    [(has_network, signal.SIGTERM, INTERRUPTED), (has_nodes, signal.SIGKILL, -signal.SIGKILL)],
+    ids=["SIGTERM as its network stands", "SIGKILL as its nodes start"],
+)
+def test_nothing_is_left(
+    tmp_path: Path, reached: Callable[[Path], bool], number: signal.Signals, status: int
+) -> None:
+    if possible.look({}).how != possible.NAMESPACES:
+        pytest.skip("no network namespaces here")
+    run = tmp_path / "lab" / "run"
+
+    def moment() -> None:
+        wait_until(lambda: reached(run), timeout_s=BOUND_S, what="the moment")
+
+    left = end_lab(tmp_path / "lab", number, moment)
+    assert left.before >= 3, "there was nothing to leave"
+    assert left.processes == ()
+    assert left.files == ()
+    assert left.status == status

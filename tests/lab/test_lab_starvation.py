@@ -1,0 +1,107 @@
+"""Goal: what comes too late on a machine that starves the nodes is no broken promise; the rest is.
+
+Method: figures as the kernel gives them, by hand; verdicts over parts by hand; the kernel's own
+count of a process that shares a processor with another one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.judge.histories import Story
+
+from holdfast.cluster.processes import wait_until
+from holdfast.judge.checker import judge
+from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import PartResult
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import _verdict
+from holdfast.lab.report import Check
+from holdfast.lab.scenario import Part
+from holdfast.lab.steps.starvation import SECONDS_MAX, Waits, waited
+
+SECOND_NS = 10**9
+STARVED = "nodes waited for a processor"
+LATE = Check(name="all are back", expected="so", seen="not so", kept=False, late=True)
+WRONG = Check(name="min ISR 2", expected="refused", seen="acknowledged", kept=False)
+
+
+def looks(shares: Sequence[float], thread: int = 7) -> Waits:
+    """Return what a second's looks at one node come to, with these shares of waiting."""
+    waits, waited_ns = Waits(), 0
+    waits.take(0, {thread: waited_ns}, 1.0)
+    for share in shares:
+        waited_ns += int(share * SECOND_NS)
+        waits.take(0, {thread: waited_ns, thread + 1: 0}, 1.0)
+    return waits
+
+
+def test_a_node_is_starved_that_waits_most_of_the_time_for_long() -> None:
+    assert looks([0.8] * 60).text is None
+    assert looks([0.95] * int(SECONDS_MAX - 1)).text is None
+    text = looks([0.95, 0.1] * 6).text
+    assert text is not None
+    assert "0 for 6 s" in text
+
+
+def test_a_node_that_begins_anew_is_not_taken_for_the_one_before() -> None:
+    waits = looks([0.1] * 3)
+    for thread in range(100, 110):  # another process each time, with a past of its own
+        waits.take(0, {thread: 60 * SECOND_NS}, 1.0)
+    assert waits.text is None
+    assert waits.worst < 0.2
+
+
+@pytest.mark.parametrize(
+    ("checks", "starved", "wanted"),
+    [
+        ([], STARVED, Exit.KEPT),
+        ([LATE], None, Exit.BROKEN),
+        ([LATE], STARVED, Exit.NOT_MADE),
+        ([WRONG], STARVED, Exit.BROKEN),
+        ([LATE, WRONG], STARVED, Exit.BROKEN),
+    ],
+)
+def test_only_what_is_late_is_excused_and_only_by_starvation(
+    checks: list[Check], starved: str | None, wanted: Exit
+) -> None:
+    evidence = judge(Story().send(0).ack(0, 0).final(0).events)
+    result = PartResult(
+        part=Part(name="main", title="Main", steps=lambda _run: None),
+        parameters=Parameters(),
+        evidence=evidence,
+        checks=tuple(checks),
+        tables=(),
+        broken=(),
+        history=Path("history"),
+        starved=starved,
+    )
+    code, words = _verdict([result], None)
+    assert code is wanted
+    assert (STARVED in words) == (wanted is Exit.NOT_MADE)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_kernel_counts_it() -> None:
+    """Method: two processes that want all of one processor."""
+    mine = min(os.sched_getaffinity(0))
+    endless = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{mine}])\nwhile 1: pass"]
+    with subprocess.Popen(endless) as one, subprocess.Popen(endless) as other:
+        try:
+            if not waited(one.pid):
+                pytest.skip("this kernel does not count it")
+            wait_until(
+                lambda: min(waited(one.pid)[one.pid], waited(other.pid)[other.pid]) > 10**7,
+                timeout_s=30,
+                what="both to wait",
+            )
+        finally:
+            one.kill()
+            other.kill()
+    assert waited(one.pid) == {}
