@@ -128,6 +128,8 @@ SCENARIOS: Mapping[str, str] = {
     "five-brokers": "five_brokers",
     "add-broker": "add_broker",
     "raise-replication-factor": "raise_replication_factor",
+    "arrival-times": "arrival_times",
+    "payload-curve": "payload_curve",
     "retention": "retention",
     "compacted-topic": "compacted_topic",
     "commit-rules": "commit_rules",
@@ -196,11 +198,12 @@ IDLE: Mapping[str, frozenset[str]] = {
     "count": frozenset(
         _GROUPS
         | _SPLITS
-        | {"add-broker", "compacted-topic", "five-brokers", "nearest-replica"}
+        | {"add-broker", "arrival-times", "compacted-topic", "five-brokers"}
+        | {"nearest-replica", "payload-curve"}
         | (PIPELINES - _WRITTEN)
     ),
     "seed": frozenset(SCENARIOS) - {"storm"},
-    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut"}),
+    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut", "payload-curve"}),
     "duration_s": frozenset(
         _EXACT
         | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention"}
