@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 FOLDER = Path(scenarios.__file__).parent
-# How steps use a parameter. A rate is a producer's, which `start_clients` and its like start,
-# too; and `finish` leaves a group in peace for as long as a steady stretch lasts.
+# How steps use a parameter. A rate is a producer's that has none of its own, and `start_clients`
+# and its like start one, too; and `finish` leaves a group in peace for as long as a steady
+# stretch lasts.
 USES = {
     "kills": r"parameters\.kills",
     "count": r"parameters\.count",
-    "rate": r"start_producer\(|start_clients\(| begin\(| begin_load\(",
+    "rate": r"start_producer\((?![^()]*\brate=)|start_clients\(| begin\(| begin_load\(",
     "duration_s": r"\.steady\(| finish\(|parameters\.duration_s",
 }
 

@@ -234,3 +234,34 @@ def test_a_shape_has_ports_for_all() -> None:
 def test_a_node_reads_the_variable_that_a_cluster_sets() -> None:
     """Neither imports the other, so the name stands twice."""
     assert networked.SOURCE_VARIABLE == real.SOURCE_VARIABLE
+
+
+def test_a_network_for_replication_alone(tmp_path: Path) -> None:
+    """Goal: brokers find each other there, clients don't hear of it, and ports may change."""
+    key = plan.BETWEEN_BROKERS
+    config = {key: plan.REPLICATION}
+    cluster = made(tmp_path / "one", NAMESPACES, config=config, port=21_000)
+    cluster.move(22_000)
+    cluster.configure({**config, "num.io.threads": "3"})  # as `up` does when it is said again
+    record = cluster.record
+    assert record.replicates_apart
+    assert [place.name for place in networked.plan_of(record).members("replication")] == [
+        f"replication-{node.id}" for node in record.brokers
+    ]
+    found = settings(record, 1)
+    assert found.inter_broker_listener_name == plan.REPLICATION
+    wanted = [
+        "PLAINTEXT://10.1.0.2:9092",
+        "OUTSIDE://127.0.0.1:22001",
+        "REPLICATION://10.5.0.2:9094",
+    ]
+    assert endpoints(found.advertised_listeners) == wanted
+    assert endpoints(found.listeners)[-1] == wanted[-1]
+    assert not made(tmp_path / "two", NAMESPACES).record.replicates_apart
+    with pytest.raises(UsageError, match=f"{key}=REPLICATION: .* takes namespaces"):
+        made(tmp_path / "three", PROXIES, config=config)
+    for how in (NAMESPACES, PROXIES):
+        with pytest.raises(UsageError, match=f"{key}: each node has its own"):
+            made(tmp_path / "four", how, config={key: "OTHER"})
+    with pytest.raises(UsageError, match=f"{key}: each node has its own"):
+        LocalCluster.create(tmp_path / "five", port=0, config=config)

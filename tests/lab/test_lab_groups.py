@@ -299,6 +299,15 @@ def test_partitions_of_who_is_silent_move_when_its_session_is_over(
     b.own(0)
     expect_session(made, victim, stopped_ms)
     assert [kept_ for _, kept_ in run.checks.values()] == [kept_]
+    # Who has given it up meanwhile, by itself, had it when it fell silent.
+    run.checks.clear()
+    victim.told.begun.clear()
+    expect_session(made, victim, stopped_ms, "is deaf", {0})
+    assert {name: kept_ for name, (_, kept_) in run.checks.items()} == {
+        f"{victim.name} is deaf: its partitions move": kept_
+    }
+    expect_session(made, victim, stopped_ms)
+    assert [kept_ for _, kept_ in run.checks.values()] == [kept_, False], "it had none"
 
 
 def test_groups_that_wait_when_they_are_empty_are_classic_ones_whose_members_leave() -> None:

@@ -32,7 +32,16 @@ BROKER = "broker"
 CONTROLLER = "controller"
 FIRST_CONTROLLER = 100
 # Of a node; not there where there is none.
-_MAYBE = frozenset({"controller_port", "rack", "outside_port", "watch_port", "watch_voter_port"})
+_MAYBE = frozenset(
+    {
+        "controller_port",
+        "rack",
+        "outside_port",
+        "watch_port",
+        "watch_voter_port",
+        "replication_host",
+    }
+)
 LOOPBACK = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
 NETWORK_VARIABLE = "HOLDFAST_NETWORK"  # how a new cluster has a network: namespaces, proxies
 PLACE_VARIABLE = "HOLDFAST_PLACE"  # set for what runs in a place of a cluster's network
@@ -70,6 +79,7 @@ class NodeRecord:
     outside_port: int | None = None  # a broker's door, by which clients come
     watch_port: int | None = None  # leads to `port` by the observer's way, which nothing cuts
     watch_voter_port: int | None = None  # the same to `controller_port`
+    replication_host: str | None = None  # a broker's second address, for brokers alone
 
     @property
     def is_broker(self) -> bool:
@@ -152,6 +162,11 @@ class ClusterRecord:
         return tuple(node for node in self.nodes if node.is_controller)
 
     @property
+    def replicates_apart(self) -> bool:
+        """True if brokers have a network of their own for replication."""
+        return any(node.replication_host is not None for node in self.nodes)
+
+    @property
     def is_combined(self) -> bool:
         """True if controllers share brokers' processes."""
         return any(node.is_broker and node.is_controller for node in self.nodes)
@@ -215,6 +230,7 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
                 outside_port=node.get("outside_port"),
                 watch_port=node.get("watch_port"),
                 watch_voter_port=node.get("watch_voter_port"),
+                replication_host=node.get("replication_host"),
                 pid=node["pid"],
                 start_time=node["start_time"],
                 process=node["process"],

@@ -98,7 +98,9 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         profile. `racks`: one a broker. `features`: levels that the cluster begins with in place of
         the usual ones. `network`: in a network of its own, whose links can be broken, with these
         `zones` (`docs/design/networks.md`); a Possibility is what has been found of that already.
-        `apache`: its nodes are those of an Apache Kafka on this machine, and `config` is its own.
+        Where `config` has inter.broker.listener.name=REPLICATION, brokers of such a network have a
+        second address each, for replication alone. `apache`: its nodes are those of an Apache Kafka
+        on this machine, and `config` is its own.
         """
         how = _how(network)
         kafka_home = None
@@ -126,6 +128,9 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
 
             record = replace(record, network=how, zones=tuple(zones))
+            if plan.replicates_apart(shape.config, how):
+                record = networked.apart(record)
+                shape = replace(shape, config=plan.without_replication(shape.config))
             record = networked.placed(record, plan.watch_ports(ports, shape))
         plan.refuse_own(shape.config, len(record.nodes))
         texts = {node: plan.properties(record, node, shape) for node in record.nodes}
@@ -205,6 +210,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
 
         ClusterError, and nothing is changed, when a node could not use them.
         """
+        if self.record.replicates_apart:
+            config = plan.without_replication(config)  # it is so
         if not config:
             return
         plan.refuse_own(config, len(self.nodes))

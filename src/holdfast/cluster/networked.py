@@ -36,8 +36,22 @@ SOURCE_VARIABLE: Final = "HOLDFAST_SOURCE_ADDRESS"  # from which a node dials (`
 
 def plan_of(record: ClusterRecord) -> Plan:
     """Return the places of a cluster's network. UsageError: zones that there can't be."""
-    planned = addresses.plan_network(record.nodes, record.zones)
+    planned = addresses.plan_network(
+        record.nodes, record.zones, replicates_apart=record.replicates_apart
+    )
     return addresses.on_loopback(planned) if record.network == plan.PROXIES else planned
+
+
+def apart(record: ClusterRecord) -> ClusterRecord:
+    """Return the record of a cluster whose brokers have a second address each, for replication."""
+    planned = addresses.plan_network(record.nodes, record.zones, replicates_apart=True)
+    nodes = [
+        replace(each, replication_host=planned.place(addresses.second_name(str(each.id))).address)
+        if each.is_broker
+        else each
+        for each in record.nodes
+    ]
+    return replace(record, nodes=tuple(nodes))
 
 
 def placed(record: ClusterRecord, watch_ports: Sequence[int]) -> ClusterRecord:

@@ -32,6 +32,10 @@ CONTROLLERS_MAX = 9
 NAMESPACES, PROXIES = "namespaces", "proxies"  # how a cluster has a network of its own
 # In a place: for clients inside, for controllers, and for those whom a door lets in.
 INSIDE_PORT, INSIDE_CONTROLLER_PORT, INSIDE_DOOR_PORT = 9092, 9093, 19092
+# The listener that brokers have for each other alone, at an address of its own, where a cluster's
+# config names it so.
+BETWEEN_BROKERS = "inter.broker.listener.name"
+REPLICATION, REPLICATION_PORT = "REPLICATION", 9094
 # What survives the loss of one controller; fewer where the data has no such protection either.
 QUORUM_SIZE = 3
 
@@ -205,6 +209,10 @@ def addresses(record: ClusterRecord, node: NodeRecord) -> dict[str, str]:
         if node.outside_port is not None:
             listeners.append(f"OUTSIDE://{node.host}:{INSIDE_DOOR_PORT}")
             advertised.append(f"OUTSIDE://{node.outside_address}")
+        if node.replication_host is not None:
+            between = f"{REPLICATION}://{node.replication_host}:{REPLICATION_PORT}"
+            listeners.append(between)
+            advertised.append(between)
     if node.is_controller:
         listeners.append(f"CONTROLLER://{node.host}:{node.listen_voter_port}")
         if node.is_behind_proxy:
@@ -252,18 +260,21 @@ def moved(record: ClusterRecord, port: int) -> ClusterRecord:
 
 def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
     """Return the text of one node's server.properties."""
-    protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    names = ["CONTROLLER", "PLAINTEXT"]
+    if node.outside_port is not None:
+        names.append("OUTSIDE")
+    if node.replication_host is not None:
+        names.append(REPLICATION)
     own = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
         **addresses(record, node),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": protocols
-        + (",OUTSIDE:PLAINTEXT" if node.outside_port is not None else ""),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
         "log.dirs": str(Path(node.config_file).parent / "data"),
     }
     if node.is_broker:
-        own["inter.broker.listener.name"] = "PLAINTEXT"
+        own[BETWEEN_BROKERS] = "PLAINTEXT" if node.replication_host is None else REPLICATION
         if node.rack is not None:
             own["broker.rack"] = node.rack
     return render_properties(
@@ -273,6 +284,26 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
             ("From --config", shape.config),
         ]
     )
+
+
+def replicates_apart(config: Mapping[str, str], network: str | None) -> bool:
+    """Return whether a cluster of this config has a network of its own for replication.
+
+    UsageError: it is asked for, and can't be had.
+    """
+    if config.get(BETWEEN_BROKERS) != REPLICATION or network is None:
+        return False  # without a network the key is refused, whatever it says
+    if network == PROXIES:
+        raise UsageError(
+            f"--config {BETWEEN_BROKERS}={REPLICATION}: a second address for each broker takes "
+            "namespaces, and proxies stand in for the network here."
+        )
+    return True
+
+
+def without_replication(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a config without what says that brokers replicate apart: each node's own says it."""
+    return {key: v for key, v in config.items() if (key, v) != (BETWEEN_BROKERS, REPLICATION)}
 
 
 def refuse_own(config: Mapping[str, str], nodes: int) -> None:

@@ -67,9 +67,14 @@ class Group:
     # -- members ---------------------------------------------------------------------------------
 
     def start(self, name: str, **flags: object) -> Member:
-        """Start a member; `flags` change or add to what every one is told. Its name is new."""
+        """Start a member; `flags` change or add to what every one is told. Its name is new.
+
+        `place` among them is where in the run's network it stands; without it, outside.
+        """
+        place = flags.pop("place", None)
+        assert place is None or isinstance(place, str), place
         told = {**self._flags, "hold": self._hold_of(name), **flags}
-        member = self.run.start_client(name, MODULE, told, Member)
+        member = self.run.start_client(name, MODULE, told, Member, place)
         self.members.append(member)
         self.all.append(member)
         return member

@@ -114,6 +114,7 @@ SCENARIOS: Mapping[str, str] = {
     "min-insync-replicas": "min_insync_replicas",
     "leader-election": "leader_election",
     "write-anomaly": "write_anomaly",
+    "read-anomaly": "read_anomaly",
     "unclean-election": "unclean_election",
     "replication-factor-one": "replication_factor_one",
     "broker-paused": "broker_paused",
@@ -127,6 +128,8 @@ SCENARIOS: Mapping[str, str] = {
     "five-brokers": "five_brokers",
     "add-broker": "add_broker",
     "raise-replication-factor": "raise_replication_factor",
+    "arrival-times": "arrival_times",
+    "payload-curve": "payload_curve",
     "retention": "retention",
     "compacted-topic": "compacted_topic",
     "commit-rules": "commit_rules",
@@ -143,6 +146,9 @@ SCENARIOS: Mapping[str, str] = {
     "three-zones": "networks.three_zones",
     "lost-acknowledgement": "networks.lost_acknowledgement",
     "slow-follower": "networks.slow_follower",
+    "client-links-cut": "networks.client_links_cut",
+    "partial-bootstrap": "networks.partial_bootstrap",
+    "replication-network": "networks.replication_network",
     "storm": "networks.storm",
     "pipeline-driver-killed": "pipelines.driver_killed",
     "pipeline-executor-killed": "pipelines.executor_killed",
@@ -155,7 +161,13 @@ SCENARIOS: Mapping[str, str] = {
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
-_EXACT = {"last-replica-standing", "min-isr-law", "unclean-election", "write-anomaly"}
+_EXACT = {
+    "last-replica-standing",
+    "min-isr-law",
+    "read-anomaly",
+    "unclean-election",
+    "write-anomaly",
+}
 # What they count are members of groups, each by its own number.
 _GROUPS = {
     "clients-cut-off",
@@ -186,11 +198,12 @@ IDLE: Mapping[str, frozenset[str]] = {
     "count": frozenset(
         _GROUPS
         | _SPLITS
-        | {"add-broker", "compacted-topic", "five-brokers", "nearest-replica"}
+        | {"add-broker", "arrival-times", "compacted-topic", "five-brokers"}
+        | {"nearest-replica", "payload-curve"}
         | (PIPELINES - _WRITTEN)
     ),
     "seed": frozenset(SCENARIOS) - {"storm"},
-    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut"}),
+    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut", "payload-curve"}),
     "duration_s": frozenset(
         _EXACT
         | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention"}

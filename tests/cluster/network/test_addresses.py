@@ -95,3 +95,30 @@ def test_commands_of_ip() -> None:
     ]
     assert "addr add 10.1.0.1/32 dev net\n" in addresses.place_commands(plan.place("0"))
     assert "10.1.0.1 node-0\n10.2.0.1 client\n" in addresses.hosts_text(plan)
+
+
+def test_brokers_have_a_second_address_for_replication() -> None:
+    """Goal: each of both networks can be cut without the other; a node's name stands for both."""
+    nodes = [record(0, BROKER), record(1, BROKER, CONTROLLER), record(100, CONTROLLER)]
+    plan = plan_network(nodes, ("a", "b"), replicates_apart=True)
+    assert [place.address for place in plan.members("replication")] == ["10.5.0.1", "10.5.0.2"]
+    assert names(plan, "0") == ["0", "replication-0"]
+    assert names(plan, "node-0") == ["0"]
+    assert names(plan, "b") == ["1", "replication-1", "client-b"]
+    assert names(plan, "brokers") == ["0", "1"]
+    assert {*names(plan, "replication")} < {*names(plan, "all")}
+    assert "replication-0" not in [place.name for place in plan.namespaces]
+    router = addresses.router_commands(plan, [str(n) for n in range(len(plan.namespaces))])
+    assert "route add 10.5.0.1/32 dev to0 src 10.0.0.1\n" in router
+    assert router.count("link add") == len(plan.namespaces)
+    inside = addresses.place_commands(plan.place("0"), plan.seconds(plan.place("0")))
+    assert inside.endswith(
+        "addr add 10.5.0.1/32 dev net\nroute add 10.5.0.0/16 via 10.0.0.1 dev net src 10.5.0.1\n"
+    )
+    assert "10.5.0.2 replication-1\n" in addresses.hosts_text(plan)
+    assert addresses.from_json(json.loads(json.dumps(addresses.to_json(plan)))) == plan
+
+
+def test_without_it_replication_is_no_group() -> None:
+    with pytest.raises(UsageError, match="groups brokers, controllers, clients, all"):
+        small_plan().members("replication")

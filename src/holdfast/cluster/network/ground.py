@@ -93,7 +93,7 @@ class Network(AbstractContextManager["Network"]):
     def prefix(self, place: str) -> list[str]:
         """Return the words that, put before a command, run it in a place."""
         if place != addresses.ROUTER:
-            self.plan.place(place)
+            place = self.plan.place(place).beside or place
         return entering.prefix(self.holder, place, self.directory)
 
     def stands(self) -> bool:
@@ -267,7 +267,7 @@ def _start_holder(tools: Mapping[str, str], user: bool) -> tuple[int, int, int]:
 
 def _task(directory: Path, plan: Plan, tools: Mapping[str, str]) -> dict[str, Any]:
     # The holder knows best by which path its descriptors are found, and puts that in.
-    paths = [f"@{place.name}@" for place in plan.places]
+    paths = [f"@{place.name}@" for place in plan.namespaces]
     return {
         "directory": str(directory),
         "ip": tools["ip"],
@@ -276,8 +276,11 @@ def _task(directory: Path, plan: Plan, tools: Mapping[str, str]) -> dict[str, An
         "settings": _SETTINGS,
         "router": addresses.router_commands(plan, paths),
         "places": [
-            {"name": place.name, "commands": addresses.place_commands(place)}
-            for place in plan.places
+            {
+                "name": place.name,
+                "commands": addresses.place_commands(place, plan.seconds(place)),
+            }
+            for place in plan.namespaces
         ],
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.judge.groups.verdict import Commits
@@ -139,19 +139,28 @@ def cut_members(run: Run, groups: Sequence[Group], victims: Sequence[Member]) ->
     return sum(each.done for each in held)
 
 
-def expect_session(group: Group, victim: Member, stopped_ms: float) -> None:
-    """Check that nobody was given what a silent member owns before its session was over."""
-    owned = set(victim.told.begun)
+def expect_session(
+    group: Group,
+    victim: Member,
+    stopped_ms: float,
+    why: str = "stands still",
+    owned: Collection[int] | None = None,
+) -> None:
+    """Check that nobody was given what a silent member owns before its session was over.
+
+    `owned`: what it had when it fell silent; None: it has that still.
+    """
+    had = set(victim.told.begun if owned is None else owned)
     given = [
         member.told.begun_ms[p]
         for member in group.members
-        for p in owned & member.told.begun.keys()
+        for p in had & member.told.begun.keys()
         if member is not victim
     ]
     least_ms = SESSION_LEAST * group.session_ms
     took_ms = min(given, default=0.0) - stopped_ms
     group.run.check(
-        f"{victim.name} stands still: its partitions move",
+        f"{victim.name} {why}: its partitions move",
         f"after {least_ms / 1000:g} s or more, when its session is over",
         f"after {took_ms / 1000:.1f} s",
         kept=took_ms >= least_ms,

@@ -7,7 +7,7 @@ events and dies; the followers go on and elect one of theirs, who never saw them
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged
@@ -44,10 +44,17 @@ def write_anomaly(run: Run) -> None:
     run.lost_expected = expected
 
 
-def strike(run: Run, client: RawProducer, replicas: Sequence[int]) -> int:
+def strike(
+    run: Run,
+    client: RawProducer,
+    replicas: Sequence[int],
+    *,
+    meanwhile: Callable[[], None] | None = None,
+) -> int:
     """Stop the followers, send, kill the leader, let the followers go on; count what was acked.
 
     The partition is the first one. Nothing but what is sent here may be the leader's alone.
+    `meanwhile` is done while only the leader has the events, and must be short.
     """
     acks, count = run.parameters.acks, run.parameters.count
     leader, *followers = replicas
@@ -65,6 +72,8 @@ def strike(run: Run, client: RawProducer, replicas: Sequence[int]) -> int:
     acknowledged = sum(isinstance(outcome, Acknowledged) for outcome in posted)
     if acks == "1":
         acknowledged += sum(isinstance(client.take(), Acknowledged) for _ in posted)
+    if meanwhile is not None:
+        meanwhile()
     run.fault("KILL", leader)
     stretch_s = time.monotonic() - stopped_s
     run.fault("CONT", *followers)

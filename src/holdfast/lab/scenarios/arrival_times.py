@@ -1,0 +1,147 @@
+"""How long an event takes from its producer to a consumer, at fixed rates, and while a broker dies.
+
+What is measured are figures of a machine and an hour; that events arrive at all is checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from statistics import quantiles
+from typing import Any
+
+from holdfast.judge.history import Delivered, Event, Send
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import events_of
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.usual import bring_back, expect_consumed
+from holdfast.lab.steps.wants import without
+
+RATES = (50, 200, 800)  # events a second
+VICTIM = 2  # leads one partition of three, and follows in the others
+READER = "consumer"
+ARRIVES = "events arrive while a broker is dead"
+# A record waits for the dead broker to be back rather than to be given up.
+PATIENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "config": "linger.ms=0"}
+HEADER = ("sent", "events", "p50 ms", "p99 ms", "p99.9 ms", "longest ms")
+
+Window = tuple[float, float]
+
+
+def steps(run: Run) -> None:
+    """Measure each rate in peace, and one of them while a broker dies, is dead, and comes back."""
+    run.make_topic()
+    reader = run.start_readers()
+    windows: dict[str, Window] = {}
+    for rate in RATES:
+        sender = run.start_producer(f"rate-{rate}", **{**PATIENT, "rate": rate})
+        run.must_flow(sender)
+        begin_ms = now_ms()
+        run.steady(sender)
+        windows[f"in peace, {rate} a second"] = begin_ms, now_ms()
+        sender.stop()
+    expect_consumed(run, reader, "in peace", begin_ms)
+
+    sender = run.start_producer("under-fault", **PATIENT)
+    run.must_flow(sender)
+    run.steady(sender)
+    killed_ms = run.fault("KILL", VICTIM)
+    left = without(run.replicas, {VICTIM})
+    run.expect(f"{VICTIM} is dead", left, run.parameters.noticed_s)
+    dead_ms = now_ms()
+    run.expect_flow(sender, ARRIVES, WORK_S)
+    run.steady(sender)
+    back_ms = now_ms()
+    bring_back(run, VICTIM)
+    whole_ms = now_ms()
+    run.steady(sender)
+    expect_consumed(run, reader, f"{VICTIM} is back", whole_ms)
+    at_rate = f"{run.parameters.rate:g} a second"
+    windows |= {
+        f"a broker dies, {at_rate}": (killed_ms, dead_ms),
+        f"it is dead, {at_rate}": (dead_ms, back_ms),
+        f"it comes back, {at_rate}": (back_ms, whole_ms),
+        f"it is back, {at_rate}": (whole_ms, now_ms()),
+    }
+    run.stop_workers()
+    run.tables.append(
+        Table(
+            title=f"From the producer to a consumer, acks={run.parameters.acks}",
+            header=list(HEADER),
+            rows=arrivals(events_of(sorted(run.history.glob("*.jsonl"))), windows),
+            note="From handing an event to the producer to a consumer's having it, by one clock. "
+            "Measured, not asserted: the figures are those of this machine, just then.",
+        )
+    )
+
+
+def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> list[list[str]]:
+    """Return a row for each window: how long what was sent in it took to be read first.
+
+    `events` in the order of the clock. A window in which less than two were sent has no figures.
+    """
+    sent: dict[str, float] = {}
+    took: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, Send):
+            sent[event.id] = event.at_ms
+        elif isinstance(event, Delivered) and event.process == READER and event.id in sent:
+            at_ms = sent.pop(event.id)
+            for name, (begin_ms, end_ms) in windows.items():
+                if begin_ms <= at_ms < end_ms:
+                    took[name].append(event.at_ms - at_ms)
+    return [[name, *figures(took[name])] for name in windows]
+
+
+def figures(took: list[float]) -> list[str]:
+    """Return a count and percentiles, for people."""
+    if len(took) < 2:
+        return [str(len(took)), "-", "-", "-", "-"]
+    cuts = quantiles(took, n=1000, method="inclusive")
+    found = (cuts[499], cuts[989], cuts[998], max(took))
+    return [f"{len(took):,}", *(f"{each:.1f}" for each in found)]
+
+
+def now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+SCENARIO = Scenario(
+    name="arrival-times",
+    summary="How long events take to a consumer, at fixed rates, and while a broker dies.",
+    text=(
+        "A producer sends at fixed rates in peace, and then while a broker is killed, is dead, and "
+        "comes back. For each stretch the report has percentiles of the time from handing an event "
+        "to the producer to a consumer's having it, with acks=all and with acks=1. They are "
+        "measured, not asserted; what is checked is that events go on arriving, and what was "
+        "promised of them. In the control min.insync.replicas is 3: nothing arrives while a broker "
+        "is dead."
+    ),
+    parts=(
+        Part(name="main", title="acks=all", steps=steps),
+        Part(
+            name="acks-1",
+            title="acks=1",
+            steps=steps,
+            change={"acks": "1", "retries": 0},
+            counted=frozenset({Anomaly.LOST}),
+            because=(
+                "with acks=1 what its leader alone has dies with it: this part is about the time "
+                "that it takes."
+            ),
+        ),
+        Part(
+            name="control",
+            title="Control: min ISR 3, so no broker can be spared",
+            steps=steps,
+            change={"min_isr": 3},
+            breaks_check=ARRIVES,
+        ),
+    ),
+    defaults=Parameters(),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
+)

@@ -1,0 +1,61 @@
+"""Goal: producers are told of each record, and members that are out commit nothing.
+
+Method: what the scenario checks, with counts made up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.lab.checked import Scene
+
+from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
+from holdfast.lab.scenarios.networks.client_links_cut import expect_in_vain, expect_told
+from holdfast.lab.workload_processes import HistoryTail, Worker
+
+
+def told(sent: int, acknowledged: int, refused: int = 0, unknown: int = 0) -> Worker:
+    counts = {
+        (Send.KIND, 0): sent,
+        (Acknowledged.KIND, 0): acknowledged,
+        (Refused.KIND, 0): refused,
+        (Unknown.KIND, 0): unknown,
+    }
+    tail = HistoryTail(Path("none"))
+    tail.counts = Counter(counts)
+    return cast("Worker", SimpleNamespace(name="producer-a", tail=tail))
+
+
+@pytest.mark.parametrize(
+    ("producer", "all_acknowledged", "kept"),
+    [
+        (told(9, 9), True, True),
+        (told(9, 8), True, False),
+        (told(0, 0), True, False),
+        (told(9, 6, 1, 2), False, True),
+        (told(9, 6, 1, 1), False, False),
+        (told(9, 8, 1), False, False),
+    ],
+    ids=["all", "one silent", "nothing sent", "all told", "one of them silent", "none in doubt"],
+)
+def test_a_producer_must_be_told_of_each(
+    producer: Worker, all_acknowledged: bool, kept: bool
+) -> None:
+    scene = Scene()
+    expect_told(cast("Any", scene), producer, all_acknowledged=all_acknowledged)
+    assert scene.kept == [kept]
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "kept"), [({"UNKNOWN_MEMBER_ID": 1}, True), ({}, False)], ids=["refused", "taken"]
+)
+def test_a_member_that_is_out_must_not_commit(in_vain: dict[str, int], kept: bool) -> None:
+    victim = SimpleNamespace(name="g-a", told=SimpleNamespace(in_vain=Counter(in_vain)))
+    scene = Scene()
+    found = SimpleNamespace(run=scene, groups=["g"], victims={"g": {"a": victim}})
+    expect_in_vain(cast("Any", found))
+    assert scene.kept == [kept]
