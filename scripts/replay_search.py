@@ -1,13 +1,14 @@
 """Looks for schedules that the judge calls lost or diverged in the simulator. Runs on a copy.
 
-    python scripts/replay_search.py FIRST SEEDS
+    python scripts/replay_search.py FIRST SEEDS PATTERN
     python scripts/replay_search.py --clean < PLAN
 
 With the path set to a copy of the code in which a bug was put. A seed's plan is reduced to what can
-be replayed on real processes first; the oracle's own invariants are not asked, since they end a run
-before any client could see a loss. What loses is made smaller, and tried again in other orders of
-the same events: in how many of them it loses too says how much is luck. `--clean` runs a plan as
-`make simulate` does, with all invariants.
+be replayed on real processes first, and to the events of a pattern in which such a bug can show: a
+random schedule that meets it takes hundreds of runs. The oracle's own invariants are not asked,
+since they end a run before any client could see a loss. What loses is made smaller, and tried again
+in other orders of the same events: in how many of them it loses too says how much is luck.
+`--clean` runs a plan as `make simulate` does, with all invariants.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ SHRINKS_MAX = 24
 NODES_MAX = 6
 LENGTH_MAX_S = 60.0
 FAULTS_MIN = 3
+AWAY = ("kill", "stop", "pause", "isolate")
+BEYOND_S = 3.0  # longer than a session, for what comes of its end
 
 
 class TooLongError(KeyboardInterrupt):
@@ -87,7 +90,7 @@ def row_of(plan: Plan) -> dict[str, Any]:
 
 
 def smallest(plan: Plan) -> Plan:
-    """Drop events while it loses, and the calm that they leave."""
+    """Drop events while it loses."""
     tries = 0
 
     def still_loses(events: Sequence[Event]) -> bool:
@@ -95,9 +98,7 @@ def smallest(plan: Plan) -> Plan:
         tries += 1
         return tries <= SHRINKS_MAX and loses(replace(plan, events=tuple(events)))
 
-    small = replace(plan, events=tuple(shrink(plan.events, still_loses)))
-    shorter = plan_of(replayable(row_of(small)).plan)
-    return shorter if loses(shorter) else small
+    return replace(plan, events=tuple(shrink(plan.events, still_loses)))
 
 
 def fits(row: Any) -> bool:
@@ -107,24 +108,87 @@ def fits(row: Any) -> bool:
     return bool(nodes <= NODES_MAX and is_short and len(row["events"]) >= FAULTS_MIN)
 
 
-def search(first: int, seeds: int) -> None:
+def is_controller(target: str) -> bool:
+    return target.startswith(("active", "controller"))
+
+
+def cut_from_controllers(row: Any) -> list[Any]:
+    """A broker is cut from a controller for longer than its session: it goes on, and leads no more.
+
+    The simulator's producers stay with it while it answers.
+    """
+    return cuts_of(row, session_s(row) + BEYOND_S, LENGTH_MAX_S)
+
+
+def cut_briefly(row: Any) -> list[Any]:
+    """The same, and it hears of its successor while requests still wait for its followers."""
+    return cuts_of(row, session_s(row), session_s(row) + BEYOND_S)
+
+
+def cuts_of(row: Any, at_least_s: float, at_most_s: float) -> list[Any]:
+    return [
+        [event]
+        for event in row["events"]
+        if event["kind"] == "cut"
+        and is_controller(event["target"]) != is_controller(event["other"])
+        and at_least_s <= event["seconds"] < at_most_s
+    ]
+
+
+def back_too_early(row: Any) -> list[Any]:
+    """A broker is away for longer than its session, and is back before another one that was not."""
+    away = [
+        event
+        for event in row["events"]
+        if event["kind"] in AWAY and not is_controller(event["target"])
+    ]
+    return [
+        [first, second]
+        for first in away
+        for second in away
+        if first["at"] + session_s(row) + BEYOND_S / 2 < second["at"] < end_of(first)
+        and end_of(second) > end_of(first) + BEYOND_S
+    ]
+
+
+def session_s(row: Any) -> float:
+    return int(row["config"]["broker.session.timeout.ms"]) / 1000
+
+
+def end_of(event: Any) -> float:
+    return float(event["at"] + event["seconds"])
+
+
+PATTERNS = {
+    "any": lambda row: [row["events"]],
+    "brief": cut_briefly,
+    "cut": cut_from_controllers,
+    "early": back_too_early,
+}
+
+
+def search(first: int, seeds: int, pattern: str) -> None:
     """Write a line for each schedule that loses, until one does in most orders."""
     for seed in range(first, first + seeds):
         row = replayable(row_of(draw_plan(seed, FULL))).plan
-        plan = plan_of(row)
-        (topic,) = plan.topics
-        promised = all(one.acks == -1 for one in plan.producers)
-        unclean = topic.configs["unclean.leader.election.enable"] == "true"
-        if not (fits(row) and promised and not unclean and topic.replication_factor > 1):
+        (topic,) = row["topics"]
+        promised = row["producers"][0]["acks"] == -1
+        unclean = topic["configs"]["unclean.leader.election.enable"] == "true"
+        if not (fits(row) and promised and not unclean and topic["replication_factor"] > 1):
             continue
-        if not loses(plan):
-            continue
-        small = smallest(plan)
-        odds = sum(loses(replace(small, seed=seed + number)) for number in range(1, ORDERS + 1))
-        found = {"seed": seed, "odds": odds, "orders": ORDERS, "plan": row_of(small)}
-        print(json.dumps(found), flush=True)
-        if odds >= ODDS_MIN:
-            return
+        for events in PATTERNS[pattern](row):
+            plan = plan_of(replayable({**row, "events": events}).plan)
+            is_lost = loses(plan)
+            print(f"seed {seed}, {len(events)} events: {is_lost}", file=sys.stderr, flush=True)
+            if not is_lost:
+                continue
+            small = smallest(plan) if len(events) > 1 else plan
+            orders = [replace(small, seed=seed + number) for number in range(1, ORDERS + 1)]
+            odds = sum(map(loses, orders))
+            found = {"seed": seed, "odds": odds, "orders": ORDERS, "plan": row_of(small)}
+            print(json.dumps(found), flush=True)
+            if odds >= ODDS_MIN:
+                return
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -134,8 +198,8 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(invariant))
         return 0
     ask_the_judge_alone()
-    first, seeds = map(int, arguments)
-    search(first, seeds)
+    first, seeds, pattern = arguments
+    search(int(first), int(seeds), pattern)
     return 0
 
 
