@@ -76,7 +76,7 @@ def ask_the_judge_alone() -> None:
         if invariant.startswith(JUDGE):
             whole(oracle, invariant, text)
 
-    Oracle.fail = fail  # type: ignore[method-assign]
+    Oracle.fail = fail  # type: ignore[assignment, method-assign]
 
 
 def plan_of(row: Any) -> Plan:
@@ -125,6 +125,12 @@ def cut_briefly(row: Any) -> list[Any]:
     return cuts_of(row, session_s(row), session_s(row) + BEYOND_S)
 
 
+def cut_beyond_lag(row: Any) -> list[Any]:
+    """The same, and it finds its followers late while its producers still wait."""
+    lag_s = int(row["config"]["replica.lag.time.max.ms"]) / 1000
+    return cut_from_controllers(row) if lag_s < session_s(row) else []
+
+
 def cuts_of(row: Any, at_least_s: float, at_most_s: float) -> list[Any]:
     return [
         [event]
@@ -163,6 +169,7 @@ PATTERNS = {
     "any": lambda row: [row["events"]],
     "brief": cut_briefly,
     "cut": cut_from_controllers,
+    "lag": cut_beyond_lag,
     "early": back_too_early,
 }
 

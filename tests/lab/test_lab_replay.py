@@ -159,7 +159,11 @@ def test_a_swizzle_cuts_the_links_that_the_simulator_cuts(monkeypatch: pytest.Mo
         hand.now_s += seconds
 
     monkeypatch.setattr("holdfast.testing.simulation.faults.asyncio.sleep", slept)
-    asyncio.run(faults.KINDS["swizzle"](cast("Conductor", hand), Event(**swizzle)))
+
+    async def carry_out() -> None:
+        await faults.KINDS["swizzle"](cast("Conductor", hand), Event(**swizzle))
+
+    asyncio.run(carry_out())
     found = schedule_of(replayable({**row, "events": [swizzle]}).plan).faults
     assert len(found) == 6
     assert {each.one_way for each in found} == {True}
