@@ -45,7 +45,7 @@ SCHEDULES = RESULTS / "replay-schedules.jsonl"
 REPLAYS = RESULTS / "replays.jsonl"
 SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
 BUG, CLEAN = "bug", "clean"
-SEARCH_S = 120.0  # for one bug
+SEARCH_S = 240.0  # for one bug
 LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED})
 
 # Bugs whose loss takes no rare moment, and the pattern of events in which they show.
