@@ -28,7 +28,7 @@ from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan, plan_from_row
 from holdfast.testing.simulation.run import run_plan, shrink
 
-LOSSES = ("lost", "diverged")
+LOSSES = ("lost", "diverged", "vanished")
 CPU_S = 60.0  # of one run
 ORDERS = 5
 ODDS_MIN = 3

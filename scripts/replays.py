@@ -45,8 +45,9 @@ SCHEDULES = RESULTS / "replay-schedules.jsonl"
 REPLAYS = RESULTS / "replays.jsonl"
 SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
 BUG, CLEAN = "bug", "clean"
-SEARCH_S = 240.0  # for one bug
-LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED})
+SEARCH_S = 100.0  # for one bug
+# What is read and then gone is lost, whether or not the log could be read to its end.
+LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED, Anomaly.VANISHED})
 
 # Bugs whose loss takes no rare moment, and the pattern of events in which they show.
 CUT, BRIEF, LAG, EARLY = "cut", "brief", "lag", "early"
@@ -57,6 +58,7 @@ BUGS = {
     "a leader that was voted out still acknowledges": BRIEF,
     "a fetch does not say its last epoch": CUT,
     "unclean elections, though they are disabled": EARLY,
+    "consumers see what is not committed": CUT,
     "a new leader does not enter its epoch": CUT,
     "followers take the leader's end for their own epoch's": CUT,
     "followers truncate to their high watermark": CUT,
