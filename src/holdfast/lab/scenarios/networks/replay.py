@@ -38,9 +38,9 @@ from holdfast.lab.steps.sides import (
 from holdfast.lab.steps.usual import expect_consumed
 from holdfast.lab.steps.wants import whole
 
-# The simulator's producers wait for two seconds, and its links carry on as they heal. Here TCP tries
-# a healed link again as late as the cut was long: so long a request must wait for a leader that was
-# cut off to hear of its successor while it still waits.
+# The simulator's producers wait for two seconds, and its links carry on as they heal. Here TCP
+# tries a healed link again as late as the cut was long: so long a request must wait for a leader
+# that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
 SCHEDULE = "schedule.json"  # in the folder of a proof
 Undo = Callable[[], None]
