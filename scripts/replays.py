@@ -45,7 +45,7 @@ SCHEDULES = RESULTS / "replay-schedules.jsonl"
 REPLAYS = RESULTS / "replays.jsonl"
 SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
 BUG, CLEAN = "bug", "clean"
-SEARCH_S = 100.0  # for one bug
+SEARCH_S = 240.0  # for one bug
 # What is read and then gone is lost, whether or not the log could be read to its end.
 LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED, Anomaly.VANISHED})
 
@@ -59,10 +59,12 @@ BUGS = {
     "a fetch does not say its last epoch": CUT,
     "unclean elections, though they are disabled": EARLY,
     "consumers see what is not committed": CUT,
+    "a duplicate is acknowledged before it is committed": CUT,
     "a new leader does not enter its epoch": CUT,
     "followers take the leader's end for their own epoch's": CUT,
     "followers truncate to their high watermark": CUT,
     "an answer counts as an acknowledgement": BRIEF,
+    "epochs stay when a log is cut": CUT,
     "the rest of a diverging answer is taken in": CUT,
     "a follower's high watermark is its log end": CUT,
     "who was eligible stays so for ever": EARLY,
@@ -147,6 +149,7 @@ def find_all(mutations: Sequence[Mutation], first: int, seeds: int) -> None:
 
 
 def found_in(row: Row) -> str:
+    """What was found for a bug, in words."""
     if "plan" not in row:
         return "NO SCHEDULE"
     return (

@@ -31,6 +31,9 @@ from holdfast.testing.simulation import faults
 from holdfast.testing.simulation.conductor import Conductor
 from holdfast.testing.simulation.drawing import draw_plan
 from holdfast.testing.simulation.plan import Event, Plan, plan_from_row
+from mutations import MUTATIONS
+from replay_search import PATTERNS
+from replays import BUGS
 
 SEEDS = range(40)
 
@@ -197,3 +200,20 @@ def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
     for base in promised:
         assert main.parameters(base) == base
         assert control.parameters(base).acks == "1"
+
+
+def test_bugs_that_the_lab_must_name_are_there_and_have_a_pattern() -> None:
+    assert BUGS.keys() <= {mutation.name for mutation in MUTATIONS}
+    assert set(BUGS.values()) <= PATTERNS.keys()
+
+
+def test_a_pattern_is_some_of_a_plan_s_events() -> None:
+    found = dict.fromkeys(PATTERNS, 0)
+    for seed in range(300):
+        row = replayable(drawn(seed)).plan
+        for name, pattern in PATTERNS.items():
+            for events in pattern(row):
+                assert events
+                assert all(each in row["events"] for each in events)
+                found[name] += 1
+    assert all(found.values()), found
