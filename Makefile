@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-whole quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench spark-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test test-whole quick test-apache compare kafka-python-tests check format simulate replay soak bench scale connections groups-bench columns-bench spark-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ endif
 simulate: $(VENV)/.run ## a whole cluster broken in many ways, each from one seed
 	@$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--results $(RESULTS)) $(ARGS)
+
+# ARGS=--find looks for schedules of the bugs first, where the simulator's code has changed.
+replay: $(VENV)/.dev ## the simulator's schedules on real processes: seeds that are kept, bugs that are named (resumes)
+	@$(BIN)/python scripts/replays.py $(ARGS)
 
 mutants: $(VENV)/.dev ## bugs put in on purpose, each to be found (an hour; resumes)
 	@$(BIN)/python scripts/mutants.py $(ARGS)

@@ -14,7 +14,7 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import KEPT_MAX, VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.scenario import IDLE, SCENARIOS, Scenario
+from holdfast.lab.scenario import DRAWN, IDLE, SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -70,7 +70,7 @@ def test_the_list_goes_alone(run: Run) -> None:
         assert (outcome.status, outcome.output) == (2, "")
         assert "--list" in outcome.errors
     rows = json.loads(run("prove", "--list", "--json").output)
-    assert [row["name"] for row in rows] == list(SCENARIOS)
+    assert [row["name"] for row in rows] == [*SCENARIOS, *DRAWN]
     assert all(row["summary"] for row in rows)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.evidence import evidence_of, history_files
-from holdfast.lab.scenario import SCENARIOS
+from holdfast.lab.scenario import DRAWN, SCENARIOS
 
 
 def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,7 @@ def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProce
 def test_scenarios_are_listed() -> None:
     found = prove("--list")
     assert found.returncode == 0
-    assert [line.split()[0] for line in found.stdout.splitlines()] == list(SCENARIOS)
+    assert [line.split()[0] for line in found.stdout.splitlines()] == [*SCENARIOS, *DRAWN]
     assert found.stdout.startswith("one-broker-down ")
 
 

@@ -17,6 +17,7 @@ from holdfast.cli.exit_status import InterruptedCommandError
 from holdfast.cli.interrupts import interrupted_once, kept_in
 
 PAIRS = "KEY=VALUE"
+REPLAY = "replay"
 
 
 def prove(
@@ -36,6 +37,16 @@ def prove(
     count: Annotated[int | None, typer.Option(help="Events of a schedule that counts.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of what is drawn at random: the same one does the same.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of replay: a plan of the simulator, such as a replay's schedule.json.",
+            metavar="FILE",
+        ),
+    ] = None,
+    attempts: Annotated[
+        int | None, typer.Option(help="Of replay: until something is broken, so often at most.")
     ] = None,
     elr: Annotated[
         bool | None, typer.Option("--elr/--no-elr", help="Eligible leader replicas.")
@@ -101,7 +112,7 @@ def prove(
     }
     given = {name: value for name, value in flags.items() if value is not None}
     if show_list:
-        if scenario or given or config or output or not control:
+        if scenario or given or config or output or plan or attempts or not control:
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
@@ -109,11 +120,15 @@ def prove(
         fail("The report needs jinja2: pip install 'holdfast[lab]'.")
     if every:
         given.pop("engine", None)
-        if scenario or given or config:
+        if scenario or given or config or plan or attempts:
             fail("--all runs every scenario as it is: it takes --engine, --output, --no-control.")
         run_all(output, (engine or "embedded").split(","), control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
+    if scenario == REPLAY:
+        replay(given, plan, attempts, config, output, control=control, as_json=as_json)
+    if plan is not None or attempts is not None:
+        fail(f"--plan and --attempts go with {REPLAY}: {scenario} is not drawn.")
     try:
         found = load_scenario(scenario)
         if config:
@@ -178,16 +193,62 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
     raise typer.Exit(int(worst(rows)))
 
 
+def replay(
+    given: dict[str, Any],
+    plan: Path | None,
+    attempts: int | None,
+    config: list[str] | None,
+    output: Path | None,
+    *,
+    control: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Replay a plan of the simulator, and end with what came of it."""
+    from holdfast.cli import prove_replay  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
+
+    strange = [*(given.keys() - {"seed", "engine"}), *(["config"] if config else [])]
+    if strange:
+        option = min(strange).removesuffix("_s").replace("_", "-")
+        fail(f"--{option} has no effect in {REPLAY}: the plan that is drawn says what there is.")
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    directory = output_directory(output, REPLAY)
+    try:
+        with interrupted_once():
+            replayed = prove_replay.replay(
+                prove_replay.plan_for(given.get("seed"), plan),
+                directory,
+                engine=given.get("engine", "embedded"),
+                attempts=1 if attempts is None else attempts,
+                control=control,
+                command=command_line(),
+                say=say,
+            )
+    except LabError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise InterruptedCommandError(kept_in(directory)) from None
+    if as_json:
+        print(json.dumps(replayed.as_json(), indent=2), flush=True)
+    else:
+        print(f"Report:  {replayed.outcome.report}\nHistory: {directory}")
+    raise typer.Exit(int(replayed.exit))
+
+
 def print_list(*, as_json: bool) -> None:
     """Name every scenario with its one sentence."""
-    from holdfast.lab.scenario import SCENARIOS, load_scenario  # noqa: PLC0415 - as above
+    from holdfast.lab.scenario import DRAWN, SCENARIOS, load_scenario  # noqa: PLC0415 - as above
 
+    names = [*SCENARIOS, *DRAWN]
     if as_json:
-        rows = [{"name": name, "summary": load_scenario(name).summary} for name in SCENARIOS]
+        rows = [{"name": name, "summary": load_scenario(name).summary} for name in names]
         print(json.dumps(rows, indent=2))
         return
-    width = max(len(name) for name in SCENARIOS)
-    for name in SCENARIOS:
+    width = max(len(name) for name in names)
+    for name in names:
         print(f"{name:<{width}}  {load_scenario(name).summary}")
 
 

@@ -65,6 +65,7 @@ _NETWORK: Final = (
     "holdfast/cluster/networked.py",
     "holdfast/lab/scenarios/networks",
     "holdfast/lab/steps/balancer.py",
+    "holdfast/lab/steps/replay_plan.py",
     "holdfast/lab/steps/sides.py",
     "holdfast/lab/steps/storm_plan.py",
 )

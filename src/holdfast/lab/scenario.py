@@ -159,6 +159,9 @@ SCENARIOS: Mapping[str, str] = {
     "pipeline-topic-recreated": "pipelines.topic_recreated",
     "pipeline-zombie": "pipelines.zombie",
 }
+# Whose steps follow a schedule that a command of their own draws: `prove --all` and `make soak`,
+# which know no schedule, make them not.
+DRAWN: Mapping[str, str] = {"replay": "networks.replay"}
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
 _EXACT = {
@@ -215,11 +218,12 @@ IDLE: Mapping[str, frozenset[str]] = {
 
 def load_scenario(name: str) -> Scenario:
     """LabError when there is none of this name."""
-    module = SCENARIOS.get(name)
+    known = {**SCENARIOS, **DRAWN}
+    module = known.get(name)
     if module is None:
-        near = get_close_matches(name, SCENARIOS)
+        near = get_close_matches(name, known)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise LabError(f"There is no scenario {name!r}.{meant} There are: {', '.join(SCENARIOS)}.")
+        raise LabError(f"There is no scenario {name!r}.{meant} There are: {', '.join(known)}.")
     found = import_module(f"holdfast.lab.scenarios.{module}").SCENARIO
     assert isinstance(found, Scenario)
     return found

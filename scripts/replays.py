@@ -1,0 +1,286 @@
+"""`make replay`: what the simulator says of a schedule, the lab has to say of real processes.
+
+Ten seeds as they are, which must be kept; and ten bugs, each with a schedule under which the
+simulator calls something lost or diverged, where the lab must say so too. The nodes of a bug's
+cluster run a copy of the code with the bug in it; the lab and its clients run the code as it is.
+Whether a race is lost again is luck on real processes: each bug has so many attempts.
+
+    python scripts/replays.py [--find] [--only WORD] [--clean N] [--attempts N] [--first SEED]
+
+`--find` looks for the bugs' schedules first (`replay_search.py`). Both write a row as it comes, for
+one code, and go on where they ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli.prove_replay import attempt, drawn
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab import background
+from holdfast.lab.background import NETWORK_SCENARIOS, SIMULATOR, SOURCE, Results, Row
+from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome
+from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
+from mutants import mutate
+from mutation import Mutation
+from mutations import MUTATIONS
+from replay_search import fits
+
+ROOT = Path(__file__).resolve().parent.parent
+SEARCH = ROOT / "scripts" / "replay_search.py"
+RESULTS = ROOT / "docs" / "design" / "soak"
+SCHEDULES = RESULTS / "replay-schedules.jsonl"
+REPLAYS = RESULTS / "replays.jsonl"
+SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
+BUG, CLEAN = "bug", "clean"
+SEARCH_S = 240.0  # for one bug
+# What is read and then gone is lost, whether or not the log could be read to its end.
+LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED, Anomaly.VANISHED})
+
+# Bugs whose loss takes no rare moment, and the pattern of events in which they show.
+CUT, BRIEF, LAG, EARLY = "cut", "brief", "lag", "early"
+BUGS = {
+    "acks=all is answered by the leader alone": CUT,
+    "whoever is about to be removed counts no more": LAG,
+    "a leader acts on the ISR that it has only proposed, in a split": LAG,
+    "a leader that was voted out still acknowledges": BRIEF,
+    "a fetch does not say its last epoch": CUT,
+    "unclean elections, though they are disabled": EARLY,
+    "consumers see what is not committed": CUT,
+    "a duplicate is acknowledged before it is committed": CUT,
+    "a new leader does not enter its epoch": CUT,
+    "followers take the leader's end for their own epoch's": CUT,
+    "followers truncate to their high watermark": CUT,
+    "an answer counts as an acknowledgement": BRIEF,
+    "epochs stay when a log is cut": CUT,
+    "the rest of a diverging answer is taken in": CUT,
+    "a follower's high watermark is its log end": CUT,
+    "who was eligible stays so for ever": EARLY,
+    "a fenced replica may be in the ISR": EARLY,
+    "an old ISR replaces a newer one": EARLY,
+    "followers truncate one record too far": EARLY,
+    "a follower joins wherever it is": EARLY,
+}
+
+
+@contextmanager
+def changed(mutation: Mutation) -> Iterator[Path]:
+    """Yield a copy of src with a bug in it."""
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns(*background.LEFT_OUT))
+        mutate(mutation, copy)
+        yield copy
+
+
+@contextmanager
+def nodes_run(code: Path) -> Iterator[None]:
+    """Let what this process starts run that code, and clients of the lab the code as it is.
+
+    A client is told first where this very code is (`lab.guard.python_path`).
+    """
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(code)
+    try:
+        yield
+    finally:
+        os.environ["PYTHONPATH"] = before or str(SOURCE)
+
+
+def search(code: Path, *arguments: str, given: str = "") -> list[Any]:
+    """Run the search on a copy; return what it wrote, also when it was too slow."""
+    environment = {**os.environ, "PYTHONPATH": str(code), "PYTHONHASHSEED": "0"}
+    with tempfile.TemporaryFile("w+") as told:
+        words = [sys.executable, str(SEARCH), *arguments]
+        try:
+            subprocess.run(
+                words, input=given, stdout=told, text=True, timeout=SEARCH_S, env=environment,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            say(f"the search took longer than {SEARCH_S:g} s")
+        told.seek(0)
+        return [json.loads(line) for line in told if line.endswith("\n")]
+
+
+def find(mutation: Mutation, first: int, seeds: int) -> Row:
+    """Return a bug's best schedule; one without a plan when there is none."""
+    with changed(mutation) as code:
+        found = search(code, str(first), str(seeds), BUGS[mutation.name])
+    row: Row = {"name": mutation.name, "key": mutation.key, "first": first, "seeds": seeds}
+    for best in sorted(found, key=lambda each: -each["odds"]):
+        # The code as it is must keep this schedule, by all invariants.
+        if search(SOURCE, "--clean", given=json.dumps(best["plan"])) == [""]:
+            row.update(best)
+            break
+    return row
+
+
+def rows_of(path: Path, paths: Sequence[str]) -> list[Row]:
+    """Return the rows for this code that are there by now, also while somebody adds some."""
+    code = background.fingerprint(paths)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [row for row in map(json.loads, lines) if row["code"] == code]
+
+
+def find_all(mutations: Sequence[Mutation], first: int, seeds: int) -> None:
+    known = {row["key"] for row in rows_of(SCHEDULES, SEARCHED)}
+    for mutation in mutations:
+        if mutation.key in known:
+            continue
+        begin_s = time.monotonic()
+        row = find(mutation, first, seeds)
+        if "plan" in row:
+            with Results(SCHEDULES, SEARCHED) as results:
+                results.add(row)
+        say(f"{mutation.name}: {found_in(row)}, {time.monotonic() - begin_s:.0f} s")
+
+
+def found_in(row: Row) -> str:
+    """What was found for a bug, in words."""
+    if "plan" not in row:
+        return "NO SCHEDULE"
+    return (
+        f"seed {row['seed']}, lost in {row['odds']} of {row['orders']} other orders,"
+        f" {len(row['plan']['events'])} events"
+    )
+
+
+def replay(plan: Mapping[str, Any]) -> tuple[Outcome, Path]:
+    """Replay a plan once; its outcome, and where it lies."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-replay-")) / "run"
+    parameters = schedule_of(plan).parameters
+    lines: list[str] = []
+    outcome = attempt(
+        Replayable(plan, ()), parameters, folder, control=False, command="make replay",
+        say=lines.append,
+    )  # fmt: skip
+    (folder / "said.txt").write_text("\n".join(lines) + "\n")
+    return outcome, folder
+
+
+def losses_of(outcome: Outcome) -> list[str]:
+    """What the judge has named of what was promised not to be."""
+    return [each.value for result in outcome.results for each in result.broken]
+
+
+def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
+    """Replay a bug's schedule until it is lost or diverged in the judge's words."""
+    misses = not_made = 0
+    seen: list[str] = []
+    with changed(mutation) as code, nodes_run(code):
+        while misses < attempts and not_made < attempts:
+            outcome, folder = replay(found["plan"])
+            seen = losses_of(outcome)
+            if LOSSES & set(seen):
+                break
+            say(f"  {mutation.name}: {outcome.verdict} ({folder})")
+            if outcome.exit is Exit.NOT_MADE:
+                not_made += 1
+            else:
+                misses += 1
+    caught = bool(LOSSES & set(seen))
+    return {
+        "kind": BUG, "name": mutation.name, "key": mutation.key, "seed": found["seed"],
+        "odds": found["odds"], "orders": found["orders"], "kept": caught,
+        "attempts": misses + caught, "misses": misses, "not_made": not_made, "seen": seen,
+        "verdict": outcome.verdict,
+    }  # fmt: skip
+
+
+def replay_clean(seed: int) -> Row | None:
+    """Replay a seed as it is; None: there is too little in it, or it could not be made."""
+    kept = replayable(drawn(seed))
+    if not fits(kept.plan):
+        return None
+    faults = len(kept.plan["events"])
+    outcome, folder = replay(kept.plan)
+    say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
+    if outcome.exit is Exit.NOT_MADE:
+        return None
+    return {
+        "kind": CLEAN, "seed": seed, "faults": faults, "kept": outcome.exit is Exit.KEPT,
+        "seen": losses_of(outcome), "verdict": outcome.verdict,
+    }  # fmt: skip
+
+
+def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> int:
+    schedules = {row["key"]: row for row in rows_of(SCHEDULES, SEARCHED) if "plan" in row}
+    with Results(REPLAYS, NETWORK_SCENARIOS) as results:
+        for mutation in mutations:
+            known = {row["key"] for row in results.rows if row["kind"] == BUG}
+            if mutation.key in schedules and mutation.key not in known:
+                row = replay_bug(mutation, schedules[mutation.key], options.attempts)
+                results.add(row)
+                say(f"{mutation.name}: {row['attempts']} attempts, {row['misses']} misses: "
+                    f"{', '.join(row['seen']) or 'NOT SEEN'}")  # fmt: skip
+        seed = options.first
+        while sum(row["kind"] == CLEAN for row in results.rows) < options.clean:
+            known_seeds = {row.get("seed") for row in results.rows if row["kind"] == CLEAN}
+            found = None if seed in known_seeds else replay_clean(seed)
+            if found is not None:
+                results.add(found)
+            seed += 1
+        return conclude(results.rows)
+
+
+def conclude(rows: Sequence[Row]) -> int:
+    """Say what all rows come to; the exit status."""
+    for kind, words in ((CLEAN, "seeds were kept"), (BUG, "bugs were named by the lab")):
+        its = [row for row in rows if row["kind"] == kind]
+        say(f"{sum(row['kept'] for row in its)} of {len(its)} {words}")
+    bugs = [row for row in rows if row["kind"] == BUG]
+    say(f"{sum(r['attempts'] for r in bugs)} attempts, {sum(r['misses'] for r in bugs)} misses")
+    return 0 if rows and all(row["kept"] for row in rows) else 1
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def on_a_copy() -> None:
+    """Start anew on a copy of the code, so that edits can go on beside it."""
+    copy = background.copied(ROOT / background.COPIES)
+    if copy == SOURCE:
+        return
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONHASHSEED": "0"}
+    stamp = {background.COMMIT: background.commit() or ""}
+    os.execve(sys.executable, [sys.executable, *sys.argv], environment | stamp)  # noqa: S606 - itself
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--find", action="store_true", help="look for schedules of the bugs")
+    parser.add_argument("--only", default="", metavar="WORD", help="bugs with it in their names")
+    parser.add_argument("--seeds", type=int, default=4_000, help="for each bug, at most")
+    parser.add_argument("--first", type=int, default=1_000, help="the first seed")
+    parser.add_argument("--clean", type=int, default=10, help="seeds as they are")
+    parser.add_argument("--attempts", type=int, default=5, help="for each bug, at most")
+    options = parser.parse_args()
+    on_a_copy()
+    by_name = {mutation.name: mutation for mutation in MUTATIONS}
+    mutations = [by_name[name] for name in BUGS if options.only in name]
+    try:
+        if options.find:
+            find_all(mutations, options.first, options.seeds)
+            return 0
+        return replay_all(options, mutations)
+    except background.ResultsError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

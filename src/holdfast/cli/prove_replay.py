@@ -1,0 +1,142 @@
+"""`holdfast prove replay`: a schedule of the simulator's, drawn or from a file, on real processes.
+
+Owns the drawing, in a process of its own since a command imports no node, and the attempts: whether
+a race is lost again is a matter of luck on real processes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome
+from holdfast.lab.parameters import EMBEDDED, LabError, Parameters, refuse_if
+from holdfast.lab.prove import prove
+from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenarios.networks.replay import SCHEDULE
+from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
+
+SEED_MAX = 1_000_000
+ATTEMPTS_MAX = 100
+_DRAW_S = 60.0
+_DRAW = """
+import sys
+from holdfast.testing.simulation.drawing import draw_plan
+print(draw_plan(int(sys.argv[1])).to_json())
+"""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came of all attempts; `outcome` is the last one's."""
+
+    outcome: Outcome
+    attempts: int
+    misses: int  # attempts in which nothing was broken
+
+    @property
+    def exit(self) -> Exit:
+        return self.outcome.exit
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.outcome.as_json(), "attempts": self.attempts, "misses": self.misses}
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """Return the plan that the simulator draws from a seed. LabError: it can't be asked."""
+    words = [sys.executable, "-P", "-c", _DRAW, str(seed)]
+    try:
+        told = subprocess.run(  # noqa: S603 - our own module, no shell
+            words, capture_output=True, text=True, timeout=_DRAW_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"the simulator draws no plan within {_DRAW_S:g} s") from error
+    refuse_if(told.returncode, f"the simulator draws no plan: {told.stderr[-500:]}")
+    plan = json.loads(told.stdout)
+    assert isinstance(plan, dict)
+    return plan
+
+
+def plan_for(seed: int | None, file: Path | None) -> tuple[Replayable, str]:
+    """Return what can be replayed, and what to type for the same again. LabError."""
+    if file is not None:
+        refuse_if(seed is not None, "--seed draws a plan and --plan is one: give one of them.")
+        try:
+            found = json.loads(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise LabError(f"--plan {file}: it can't be read: {error}") from error
+        refuse_if(not isinstance(found, dict), f"--plan {file}: it is no plan of the simulator.")
+        return replayable(found), f"--plan {file}"
+    seed = secrets.randbelow(SEED_MAX) if seed is None else seed
+    refuse_if(seed < 0, f"--seed {seed}: it is 0 or more.")
+    return replayable(drawn(seed)), f"--seed {seed}"
+
+
+def replay(
+    found: tuple[Replayable, str],
+    directory: Path,
+    *,
+    engine: str = EMBEDDED,
+    attempts: int = 1,
+    control: bool = True,
+    command: str,
+    say: Say,
+) -> Replayed:
+    """Replay a plan until something is broken, so many times at most. LabError: it can't be."""
+    refuse_if(
+        not 1 <= attempts <= ATTEMPTS_MAX,
+        f"--attempts {attempts}: it lies between 1 and {ATTEMPTS_MAX}.",
+    )
+    kept, again = found
+    schedule = schedule_of(kept.plan)
+    for line in schedule.describe():
+        say(line)
+    for line in kept.left_out:
+        say(f"left out: {line}")
+    refuse_if(not schedule.faults, f"{again}: nothing of it can be done to processes; try another.")
+    parameters = replace(schedule.parameters, engine=engine)
+    if control and Anomaly.LOST not in parameters.promise.forbids:
+        control = False
+        say("These settings promise to lose nothing in no case, so there is no control.")
+    counts: Counter[Exit] = Counter()
+    for number in range(1, attempts + 1):
+        folder = directory if attempts == 1 else directory / f"attempt-{number}"
+        if attempts > 1:
+            say(f"attempt {number} of {attempts}")
+        outcome = attempt(kept, parameters, folder, control=control, command=command, say=say)
+        counts[outcome.exit] += 1
+        if outcome.exit is Exit.BROKEN:
+            break
+    misses = counts[Exit.KEPT]
+    say(f"{again}: {counts.total()} attempts, {misses} in which nothing was broken, "
+        f"{counts[Exit.NOT_MADE]} that could not be made")  # fmt: skip
+    return Replayed(outcome=outcome, attempts=counts.total(), misses=misses)
+
+
+def attempt(
+    kept: Replayable,
+    parameters: Parameters,
+    folder: Path,
+    *,
+    control: bool,
+    command: str,
+    say: Say,
+) -> Outcome:
+    """Replay a plan once, into a folder with its schedule. LabError: that can't be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SCHEDULE).write_text(json.dumps(kept.plan) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"the schedule can't be written: {error}") from error
+    scenario = load_scenario("replay")
+    return prove(scenario, parameters, folder, command=command, control=control, say=say)

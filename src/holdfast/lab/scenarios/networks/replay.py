@@ -1,0 +1,318 @@
+"""A schedule of the simulator, on real processes: the same cluster, the same faults, a like load.
+
+What is done and when stands in a file beside the run, which the command has drawn. Owns who a role
+means when its time has come, which nodes and links a fault holds, and what ends it; as the
+simulator does, it passes over what finds its node down or held, and counts that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from holdfast.cluster import ClusterError
+from holdfast.cluster.network.addresses import OBSERVER
+from holdfast.lab.parameters import LabError, Parameters, refuse_if
+from holdfast.lab.report import Table
+from holdfast.lab.run import LEAVE_S, SETTLE_S, Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.scenarios.networks.storm import PATIENCE_MS, SHOWN_MAX, one_zone_cut
+from holdfast.lab.scenarios.networks.three_zones import ZONES
+from holdfast.lab.steps.controllers import wait_quorum_whole
+from holdfast.lab.steps.mishaps import expect_running
+from holdfast.lab.steps.replay_plan import WORDS, Fault, Kind, Schedule, schedule_of
+from holdfast.lab.steps.sides import (
+    AGAIN_S,
+    LATE,
+    LATE_BECAUSE,
+    PATIENT,
+    READING,
+    Sides,
+)
+from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.wants import whole
+
+# The simulator's producers wait for two seconds, and its links carry on as they heal. Here TCP
+# tries a healed link again as late as the cut was long: so long a request must wait for a leader
+# that was cut off to hear of its successor while somebody still waits.
+ANSWER_MS = 10_000
+SCHEDULE = "schedule.json"  # in the folder of a proof
+Undo = Callable[[], None]
+
+
+def read_schedule(path: Path) -> Schedule:
+    """LabError: there is none, or it can't be replayed."""
+    try:
+        return schedule_of(json.loads(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise LabError(f"a replay needs its schedule: {path}: {error}") from error
+
+
+class Replay:
+    """Does what a schedule says, each thing at its time, and lets each end at its own."""
+
+    def __init__(self, run: Run, sides: Sides) -> None:
+        self._run = run
+        self._sides = sides
+        self._begin_s = 0.0
+        self._due: list[tuple[float, int, Undo]] = []
+        self._order = count()
+        self._held: set[int] = set()  # nodes that are dead or stand still
+        self._isolated: Counter[int] = Counter()
+        self._cut: Counter[tuple[int, int]] = Counter()  # directions, by how many cuts hold them
+        self.done: Counter[Kind] = Counter()
+        self.passed_over: Counter[Kind] = Counter()
+        self.rows: list[list[str]] = []
+
+    def play(self, faults: Sequence[Fault]) -> None:
+        """Do all of it. At the end every node was started and every link was healed."""
+        self._begin_s = time.monotonic()
+        for fault in faults:
+            self._at(fault.at_s, partial(self._begin, fault))
+        while self._due:
+            at_s, _, act = heapq.heappop(self._due)
+            left_s = self._begin_s + at_s - time.monotonic()
+            if left_s > 0:
+                self._run.steady_view(left_s)
+            act()
+
+    def _at(self, at_s: float, act: Undo) -> None:
+        heapq.heappush(self._due, (at_s, next(self._order), act))
+
+    def _begin(self, fault: Fault) -> None:
+        late_s = time.monotonic() - self._begin_s - fault.at_s
+        nodes = [self._resolve(each) for each in (fault.target, fault.other) if each]
+        words = " and ".join("nobody" if node is None else str(node) for node in nodes)
+        undo = self._do(fault, nodes)
+        counts = self.passed_over if undo is None else self.done
+        counts[fault.kind] += 1
+        came = "passed over" if undo is None else "done"
+        times = [f"{fault.at_s:.1f}", f"{late_s:.1f}", f"{fault.seconds:.1f}"]
+        self.rows.append([*times, fault.what, words, came])
+        if undo is not None:
+            self._at(fault.at_s + fault.seconds, undo)
+
+    def _resolve(self, target: str) -> int | None:
+        """Return which node is meant now; None: there is none."""
+        cluster = self._run.cluster
+        role, _, name = target.partition(":")
+        if role == "broker":
+            return cluster.broker_ids[int(name) % len(cluster.broker_ids)]
+        if role == "controller":
+            return cluster.controller_ids[int(name) % len(cluster.controller_ids)]
+        if role == "active":
+            quorum = cluster.quorum()
+            return None if quorum is None else quorum.leader
+        state = self._run.view.partitions.get(int(name.rpartition("/")[2]))
+        if state is None:
+            return None
+        if role == "leader":
+            return state.leader if state.leader >= 0 else None
+        return next((node for node in state.isr if node != state.leader), None)
+
+    def _do(self, fault: Fault, nodes: Sequence[int | None]) -> Undo | None:
+        """Begin one fault; return what ends it. None: it can't be had now."""
+        node, other = nodes[0], nodes[-1]
+        if node is None or other is None:
+            return None
+        if fault.kind is Kind.CUT:
+            return None if node == other else self._cut_from(node, other, fault)
+        if fault.kind is Kind.ISOLATE:
+            return self._isolate(node)
+        if node in self._held or self._run.cluster.state(node) != "running":
+            return None
+        self._held.add(node)
+        if fault.kind is Kind.PAUSE:
+            self._signal(node, "STOP")
+            return partial(self._let_go, node)
+        self._signal(node, "TERM" if fault.kind is Kind.STOP else "KILL")
+        if fault.kind is Kind.STOP:
+            return partial(self._start_again, node)
+        self._run.cluster.wait_signalled(node, "KILL", timeout_s=LEAVE_S)
+        return partial(self._start, node)
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _signal(self, node: int, action: str) -> None:
+        """Send a signal now, whatever the observer sees: the schedule goes on meanwhile."""
+        self._run.observer.avoid(node)
+        self._run.record_fault(action, node)
+        self._run.cluster.kill(node, action, wait=False)
+
+    def _start_again(self, node: int) -> None:
+        """Start a node that was asked to end, when it has; one that does not is killed."""
+        try:
+            self._run.cluster.wait_signalled(node, "TERM", timeout_s=LEAVE_S)
+            self._run.record_fault("exit", node)
+        except ClusterError:
+            self._signal(node, "KILL")
+            self._run.cluster.wait_signalled(node, "KILL", timeout_s=LEAVE_S)
+        self._start(node)
+
+    def _start(self, node: int) -> None:
+        """Start a node. Others may be out of its reach, so it is not waited for."""
+        self._run.start_node(node, wait=False)
+        self._freed(node)
+
+    def _let_go(self, node: int) -> None:
+        self._run.record_fault("CONT", node)
+        self._run.cluster.kill(node, "CONT", wait=False)
+        self._freed(node)
+
+    def _freed(self, node: int) -> None:
+        self._held.discard(node)
+        self._look_at(node)
+
+    def _look_at(self, node: int) -> None:
+        """Let the observer ask a broker unless something is done to it."""
+        if node not in self._run.cluster.broker_ids:
+            return
+        if self._isolated[node] or node in self._held:
+            self._run.observer.avoid(node)
+        else:
+            self._run.observer.allow(node)
+
+    # -- links ---------------------------------------------------------------------------------
+
+    def _cut_from(self, node: int, other: int, fault: Fault) -> Undo:
+        directions = [(node, other)] if fault.one_way else [(node, other), (other, node)]
+        self._cut.update(directions)
+        way = ", one way" if fault.one_way else ""
+        self._sides.cut(str(node), str(other), [node], f"from {other}{way}", one_way=fault.one_way)
+        return partial(self._mend, node, other, directions)
+
+    def _mend(self, node: int, other: int, directions: Sequence[tuple[int, int]]) -> None:
+        self._cut.subtract(directions)
+        self._sides.heal_pair(node, other)
+        self._cut_what_is_left(node, other)
+
+    def _isolate(self, node: int) -> Undo:
+        self._isolated[node] += 1
+        self._look_at(node)
+        if node in self._run.cluster.broker_ids:
+            self._run.observer.ask_alone(node)
+        self._sides.isolate(node, clients=False)
+        return partial(self._rejoin, node)
+
+    def _rejoin(self, node: int) -> None:
+        self._isolated[node] -= 1
+        self._sides.heal_node(node)
+        self._cut_what_is_left(node, None)
+        self._look_at(node)
+
+    def _cut_what_is_left(self, node: int, other: int | None) -> None:
+        """Cut again what other faults still hold of the links that were healed just now."""
+        for here, there in +self._cut:
+            if node in (here, there) and (other is None or other in (here, there)):
+                self._sides.cut(str(here), str(there), (), "", one_way=True)
+        for each in +self._isolated:
+            if other is None or each in (node, other):
+                self._sides.cut(str(each), ",".join(self._all_but(each)), (), "")
+
+    def _all_but(self, node: int) -> list[str]:
+        """Return the places that a node is isolated from."""
+        if not self._sides.has_places:
+            nodes = self._run.cluster.nodes
+            return [str(each.id) for each in nodes if each.id != node]
+        places = self._sides.plan.places
+        own = {str(node), OBSERVER}
+        return [place.name for place in places if place.name not in own]
+
+
+def steps(run: Run) -> None:
+    """The schedule, beside a load; then all is healed, and must be whole."""
+    schedule = read_schedule(run.history.parent.parent / SCHEDULE)
+    for line in schedule.describe():
+        run.note(line)
+    run.place_topic()
+    sides = Sides(run)
+    clients = sides.of(*run.cluster.broker_ids).flags
+    rate = run.parameters.rate / run.parameters.partitions
+    workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=rate, **clients)]
+    if run.parameters.idempotent:
+        patient = {**PATIENT, "delivery_timeout_ms": PATIENCE_MS}
+        workers.append(run.start_producer(**clients, **patient))
+    reader = run.start_readers(**clients, **READING)
+    for worker in workers:
+        run.must_flow(worker)
+    replay = Replay(run, sides)
+    replay.play(schedule.faults)
+    sides.heal()
+    run.tables += tables(replay, schedule)
+    refuse_if(not replay.done, "nothing that the schedule names could be done")
+    run.note("the schedule is over: everything is healed, and every node runs")
+    wait_quorum_whole(run)
+    expect_running(run, "after the schedule")
+    run.expect("after the schedule", whole(run.replicas), AGAIN_S + SETTLE_S)
+    for worker in workers:
+        run.expect_flow(worker, f"{worker.name}, after the schedule", AGAIN_S)
+    expect_consumed(run, reader, "after the schedule")
+
+
+def tables(replay: Replay, schedule: Schedule) -> list[Table]:
+    """What was asked for, and what came of it."""
+    return [
+        Table(
+            title=f"The schedule of seed {schedule.seed}, by kind",
+            header=["a node", "done", "passed over"],
+            rows=[
+                [words, str(replay.done[kind]), str(replay.passed_over[kind])]
+                for kind, words in WORDS.items()
+            ],
+            note="Passed over: its node was down or held just then, or nobody had that role.",
+        ),
+        Table(
+            title="What was done, and when",
+            header=["at, s", "late, s", "for, s", "what", "nodes", "came of it"],
+            rows=replay.rows[:SHOWN_MAX],
+            note=f"The first {SHOWN_MAX}." if len(replay.rows) > SHOWN_MAX else "",
+        ),
+    ]
+
+
+SCENARIO = Scenario(
+    name="replay",
+    summary="A schedule of the simulator's, drawn from its seed, done to real processes.",
+    text=(
+        "The simulator draws a cluster, its clients and what is done to them from a seed; kills, "
+        "clean stops, pauses, cuts and isolations of that are done here, to as many brokers and "
+        "controllers, at the same times, with as many replicas and the same min ISR and acks. "
+        "What has no counterpart is left out, and named. Afterwards all is healed: every replica "
+        "is in sync again, every client is acknowledged, and the promise was kept. The control "
+        "cuts off one zone of three with acks=1, and loses what that zone acknowledged."
+    ),
+    defaults=Parameters(network=True, controllers=3),
+    parts=(
+        Part(name="main", title="The schedule", steps=steps),
+        Control(
+            title="Control: one zone cut off, with acks=1",
+            steps=one_zone_cut,
+            change={
+                "acks": "1",
+                "retries": 0,
+                "brokers": len(ZONES),
+                "controllers": len(ZONES),
+                "combined": False,
+                "racks": ZONES,
+                "replication_factor": 3,
+                "min_isr": 2,
+                "partitions": 3,
+                "unclean": False,
+                "elr": False,
+                "profile": "lab",
+                "config": {"replica.lag.time.max.ms": "4000"},
+                "rate": 100.0,
+                "duration_s": 2.0,
+                "seed": None,
+            },
+            counted=LATE,
+            because=LATE_BECAUSE,
+        ),
+    ),
+)

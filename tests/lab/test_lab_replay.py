@@ -1,0 +1,221 @@
+"""Goal: what is left of a simulator's plan is such a plan, and the same faults at the same times.
+
+Method: plans of many seeds, by their properties; a swizzle beside the simulator's own hand; single
+events by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+import pytest
+
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.parameters import LabError
+from holdfast.lab.scenario import load_scenario
+from holdfast.lab.steps.replay_plan import (
+    AFTER_S,
+    CALM_S,
+    FIRST_S,
+    SESSION,
+    SESSION_MS,
+    Kind,
+    replayable,
+    schedule_of,
+)
+from holdfast.testing.simulation import faults
+from holdfast.testing.simulation.conductor import Conductor
+from holdfast.testing.simulation.drawing import draw_plan
+from holdfast.testing.simulation.plan import Event, Plan, plan_from_row
+from mutations import MUTATIONS
+from replay_search import PATTERNS, fits
+from replays import BUGS
+
+SEEDS = range(40)
+
+
+def row_of(plan: Plan) -> dict[str, Any]:
+    row = json.loads(plan.to_json())
+    assert isinstance(row, dict)
+    return row
+
+
+def drawn(seed: int, **changes: object) -> dict[str, Any]:
+    return row_of(draw_plan(seed)) | changes
+
+
+def event(at: float, kind: str, target: str = "broker:0", **values: object) -> dict[str, Any]:
+    return asdict(Event(at=at, kind=kind, target=target)) | {"seconds": 1.0} | values
+
+
+def simulated(row: Mapping[str, Any]) -> Plan:
+    """Read a plan as the simulator does."""
+    return plan_from_row({key: value for key, value in row.items() if key != "version"})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_left_is_a_plan_that_both_worlds_can_run(seed: int) -> None:
+    row = drawn(seed)
+    kept = replayable(row)
+    plan = simulated(kept.plan)
+    assert {each.kind for each in plan.events} <= {kind.value for kind in Kind}
+    assert simulated(replayable(row_of(plan)).plan) == plan
+    assert replayable(kept.plan).plan == kept.plan
+    assert replayable(kept.plan).left_out == ()
+    assert int(plan.config[SESSION]) >= SESSION_MS
+    schedule = schedule_of(kept.plan)
+    own = schedule.parameters
+    assert (own.brokers, own.controllers, own.combined, own.elr) == (
+        plan.brokers, plan.controllers, plan.combined, plan.elr
+    )  # fmt: skip
+    (topic,) = plan.topics
+    assert (own.partitions, own.replication_factor, own.min_isr) == (
+        topic.partitions, topic.replication_factor, topic.min_isr
+    )  # fmt: skip
+    assert own.node_config | dict(plan.config) == own.node_config
+    assert [each.at_s for each in schedule.faults] == [each.at for each in plan.events]
+    assert len(schedule.describe()) == 2 + len(plan.events)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_event_is_left_or_named(seed: int) -> None:
+    row = drawn(seed)
+    kept = replayable(row)
+    kinds = {kind.value for kind in Kind}
+    named = [line.partition(" of ")[2].partition(":")[0] for line in kept.left_out]
+    assert {each["kind"] for each in row["events"]} - kinds <= set(named)
+
+
+def test_calm_is_shortened_and_bursts_stay() -> None:
+    events = [event(20.0, "kill"), event(20.5, "pause", seconds=8.0), event(60.0, "isolate")]
+    config = drawn(1)["config"] | {SESSION: "6000"}
+    plan = replayable(drawn(1, events=events, config=config)).plan
+    first, second, third = plan["events"]
+    assert first["at"] == FIRST_S
+    assert second["at"] == FIRST_S + 0.5
+    assert third["at"] == FIRST_S + 0.5 + 8.0 + 6.0 + CALM_S
+    assert plan["seconds"] == third["at"] + 1.0 + AFTER_S
+
+
+def test_a_short_session_stretches_every_time() -> None:
+    config = drawn(1)["config"] | {SESSION: "2000", "replica.lag.time.max.ms": "5000"}
+    events = [event(4.0, "kill", seconds=2.0), event(6.0, "kill", "broker:1")]
+    kept = replayable(drawn(1, events=events, config=config))
+    assert (
+        kept.plan["config"] | {SESSION: "3000", "replica.lag.time.max.ms": "7500"}
+        == (kept.plan["config"])
+    )
+    first, second = kept.plan["events"]
+    assert (second["at"] - first["at"], first["seconds"]) == (3.0, 3.0)
+    assert any("1.5 times" in line for line in kept.left_out)
+
+
+def test_a_role_is_one_of_the_topic_that_is_left() -> None:
+    row = drawn(2)
+    topic = {**row["topics"][0], "name": "t0", "partitions": 2}
+    events = [event(4.0, "kill", "leader:t1/3"), event(5.0, "cut", "active", other="follower:t0/1")]
+    kept = replayable(
+        {**row, "topics": [topic, {**topic, "name": "t1", "partitions": 4}], "events": events}
+    )
+    kill, cut = schedule_of(kept.plan).faults
+    assert (kill.target, cut.target, cut.other) == ("leader:t0/1", "active", "follower:t0/1")
+    assert "topics t1" in kept.left_out
+
+
+def test_what_is_aimed_at_a_moment_is_a_kill_and_says_so() -> None:
+    events = [event(4.0, "kill_after_write", "leader:t0/0", amount=0.02), event(5.0, "wipe")]
+    kept = replayable(drawn(3, events=events))
+    (kill,) = schedule_of(kept.plan).faults
+    assert kill.kind is Kind.KILL
+    assert any(line.startswith("1 of kill_after_write: ") for line in kept.left_out)
+    assert "1 of wipe" in kept.left_out
+
+
+class Hand:
+    """Who cuts and mends what, and when, in place of a conductor's cluster."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = [*names, "client"]
+        self.now_s = 0.0
+        self.done: list[tuple[str, str, str, float]] = []
+
+    def cut(self, link: tuple[str, str]) -> None:
+        self.done.append(("cut", *link, self.now_s))
+
+    def mend(self, link: tuple[str, str]) -> None:
+        self.done.append(("mend", *link, self.now_s))
+
+
+def test_a_swizzle_cuts_the_links_that_the_simulator_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: the simulator's own hand carries it out, and says what it does."""
+    config = drawn(4)["config"] | {SESSION: "3000"}
+    row = drawn(4, brokers=3, controllers=2, combined=False, config=config)
+    swizzle = event(FIRST_S, "swizzle", "", seconds=9.0, amount=float(123_456_789))
+    nodes = [f"broker:{n}" for n in range(3)] + [f"controller:{n}" for n in range(2)]
+    hand = Hand(nodes)
+
+    async def slept(seconds: float) -> None:
+        hand.now_s += seconds
+
+    monkeypatch.setattr("holdfast.testing.simulation.faults.asyncio.sleep", slept)
+
+    async def carry_out() -> None:
+        await faults.KINDS["swizzle"](cast("Conductor", hand), Event(**swizzle))
+
+    asyncio.run(carry_out())
+    found = schedule_of(replayable({**row, "events": [swizzle]}).plan).faults
+    assert len(found) == 6
+    assert {each.one_way for each in found} == {True}
+    ours = [("cut", each.target, each.other, each.at_s - FIRST_S) for each in found]
+    ours += [
+        ("mend", each.target, each.other, each.at_s - FIRST_S + each.seconds) for each in found
+    ]
+    assert [each[:3] for each in sorted(ours, key=lambda each: each[3])] == [
+        each[:3] for each in hand.done
+    ]
+    for mine, theirs in zip(sorted(ours), sorted(hand.done), strict=True):
+        assert mine[3] == pytest.approx(theirs[3], abs=0.01)
+
+
+@pytest.mark.parametrize("row", [{}, {"topics": []}, {"topics": [{}], "events": 7}])
+def test_what_is_no_plan_is_refused(row: dict[str, Any]) -> None:
+    with pytest.raises(LabError, match="no plan of the simulator"):
+        replayable(row)
+    with pytest.raises(LabError, match="no schedule for a replay"):
+        schedule_of(row)
+
+
+def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
+    scenario = load_scenario("replay")
+    main, control = scenario.parts
+    plans = [replayable(drawn(seed)).plan for seed in SEEDS]
+    bases = [schedule_of(plan).parameters for plan in plans]
+    promised = [base for base in bases if Anomaly.LOST in base.promise.forbids]
+    assert promised
+    assert len(promised) < len(bases)
+    for base in promised:
+        assert main.parameters(base) == base
+        assert control.parameters(base).acks == "1"
+
+
+def test_bugs_that_the_lab_must_name_are_there_and_have_a_pattern() -> None:
+    assert BUGS.keys() <= {mutation.name for mutation in MUTATIONS}
+    assert set(BUGS.values()) <= PATTERNS.keys()
+
+
+def test_a_pattern_is_some_of_a_plan_s_events() -> None:
+    found = dict.fromkeys(PATTERNS, 0)
+    for seed in range(100):
+        row = replayable(drawn(seed)).plan
+        if not fits(row):
+            continue
+        for name, pattern in PATTERNS.items():
+            for events in pattern(row):
+                assert events
+                assert all(each in row["events"] for each in events)
+                found[name] += 1
+    assert min(found["any"], found["cut"], found["brief"]) > 0, found
