@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.cluster import LocalCluster
+from holdfast.cluster.any_cluster import Cluster
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check
@@ -20,7 +20,7 @@ class Run(Protocol):
 
     parameters: Parameters
     checks: list[Check]
-    cluster: LocalCluster
+    cluster: Cluster
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
         """Keep what was expected and seen."""
