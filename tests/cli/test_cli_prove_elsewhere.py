@@ -18,7 +18,6 @@ import pytest
 
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import State, wait_until
-from holdfast.lab.elsewhere.elsewhere_run import PREFIX
 from holdfast.lab.soak.elsewhere_campaigns import changed, write_nodes_file
 
 if TYPE_CHECKING:
@@ -141,4 +140,3 @@ def test_ctrl_c_leaves_the_cluster_whole(theirs: LocalCluster, nodes: Path, tmp_
     assert "undone: start of node" in said
     assert "NOT UNDONE" not in said
     assert list(changed(theirs)) == []
-    assert not [name for name in theirs.topic_names() or () if name.startswith(PREFIX)]

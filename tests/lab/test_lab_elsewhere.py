@@ -19,7 +19,6 @@ from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
-from holdfast.cluster.processes import State
 from holdfast.judge.history import Note
 from holdfast.lab import scenarios
 from holdfast.lab.elsewhere.before import Elsewhere, look, parameters_for, refuse_unable
@@ -31,6 +30,7 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import judge_again, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
+from holdfast.lab.soak.elsewhere_campaigns import changed
 from holdfast.lab.steps.usual import start_exact
 from holdfast.wire.administration import delete_topic
 
@@ -225,8 +225,7 @@ def pause(run: Run) -> None:
 def whole(cluster: LocalCluster) -> bool:
     """Whether the broker runs and serves, and nothing of the lab is left in it."""
     cluster.wait_serving(0)
-    topics = cluster.topic_names()
-    return cluster.state(0) is State.RUNNING and topics is not None and not topics
+    return not list(changed(cluster))
 
 
 def notes(directory: Path) -> str:

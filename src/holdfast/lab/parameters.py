@@ -242,7 +242,7 @@ class Parameters:
             **({"cluster": f"elsewhere, {self.servers}"} if self.servers is not None else {}),
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
-            "brokers": ", ".join(map(str, self.node_ids)) or str(self.brokers),
+            "brokers": ", ".join(map(str, self.node_ids[: self.brokers])) or str(self.brokers),
             **self._shown_controllers(),
             "partitions": str(self.partitions),
             "replication factor": str(self.replication_factor),

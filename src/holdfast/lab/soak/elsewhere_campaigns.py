@@ -8,12 +8,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast.cluster import LocalCluster
-from holdfast.cluster.processes import State
+from holdfast.cluster.layout import WaitError
+from holdfast.cluster.processes import State, wait_until
 from holdfast.lab.background import ELSEWHERE_SCENARIOS
 from holdfast.lab.elsewhere.before import look, look_with, parameters_for, refuse_unable
 from holdfast.lab.elsewhere.elsewhere_run import PREFIX, ElsewhereRun
@@ -23,6 +25,7 @@ from holdfast.lab.scenario import load_scenario
 from holdfast.lab.soak.campaign import Campaign
 
 RUNS = 3
+GONE_S = 10.0
 WITH_COMMANDS = (
     "one-broker-down",
     "leader-election",
@@ -82,9 +85,17 @@ def changed(cluster: LocalCluster) -> Iterable[str]:
         state = cluster.state(node.id)
         if state is not State.RUNNING:
             yield f"node {node.id} is {state}"
-    for topic in cluster.topic_names() or ():
-        if topic.startswith(PREFIX):
-            yield f"topic {topic}"
+    with suppress(WaitError):  # a broker hears of a topic's end a moment later
+        wait_until(lambda: made(cluster) == [], timeout_s=GONE_S, what="topics to be gone")
+    yield from made(cluster)
+
+
+def made(cluster: LocalCluster) -> list[str]:
+    """Return the topics that the lab has made and not removed."""
+    topics = cluster.topic_names()
+    if topics is None:
+        return ["nobody says which topics there are"]
+    return [f"topic {topic}" for topic in topics if topic.startswith(PREFIX)]
 
 
 CAMPAIGNS = tuple(
