@@ -171,7 +171,8 @@ def imports() -> grimp.ImportGraph:
     ]
     graph = grimp.build_graph("holdfast", "pyspark_holdfast")
     apart = ("holdfast.cluster.network", "holdfast.cluster.apache")  # and networked
-    for gate in ("holdfast.cluster.local", "holdfast.cluster.nodes"):
+    local = ("local", "nodes", "any_cluster")  # the last one for types alone
+    for gate in (f"holdfast.cluster.{name}" for name in local):
         for name in graph.find_modules_directly_imported_by(gate):
             if name.startswith(apart):
                 graph.remove_import(importer=gate, imported=name)
@@ -217,6 +218,10 @@ def imports() -> grimp.ImportGraph:
                 *(f"holdfast.lab.scenarios.{SCENARIOS[name]}" for name in sorted(NETWORKS)),
                 "holdfast.node.__main__",
             ],
+        ),
+        (
+            background.ELSEWHERE_SCENARIOS,
+            ["holdfast.lab.soak.elsewhere_campaigns", "holdfast.node.__main__"],
         ),
         (
             background.DRIVER,

@@ -9,15 +9,31 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
 from holdfast.cli.exit_status import InterruptedCommandError
 from holdfast.cli.interrupts import interrupted_once, kept_in
 
+if TYPE_CHECKING:
+    from holdfast.lab.parameters import Parameters
+    from holdfast.lab.scenario import Scenario
+
 PAIRS = "KEY=VALUE"
 REPLAY = "replay"
+
+
+class Place(NamedTuple):
+    """What was said of a cluster that is there."""
+
+    servers: str | None
+    nodes: Path | None
+    may_break: bool
+
+    @property
+    def is_given(self) -> bool:
+        return self != Place(None, None, may_break=False)
 
 
 def prove(
@@ -64,6 +80,29 @@ def prove(
     config: Annotated[
         list[str] | None, typer.Option(metavar=PAIRS, help="For every node; may be repeated.")
     ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Brokers of a cluster that is there, for scenarios that break nothing: a topic "
+            "and groups of its own are made and removed.",
+        ),
+    ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="A cluster that is there, and the commands that break and mend its brokers, such "
+            "as by ssh, docker or kubectl (docs/how-to/prove.md).",
+        ),
+    ] = None,
+    i_may_break_this_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--i-may-break-this-cluster",
+            help="Run the commands of --nodes; without it they are only shown.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -90,9 +129,6 @@ def prove(
     The promise of the settings is stated before the run; each scenario has settings of its own,
     which options replace. Exit status: 0 it was kept, 1 it was broken, 2 the run could not be made.
     """
-    from holdfast.lab.parameters import LabError  # noqa: PLC0415
-    from holdfast.lab.scenario import load_scenario  # noqa: PLC0415
-
     flags: dict[str, Any] = {
         "acks": acks,
         "replication_factor": replication_factor,
@@ -111,8 +147,10 @@ def prove(
         "engine": engine,
     }
     given = {name: value for name, value in flags.items() if value is not None}
+    place = Place(servers=bootstrap_server, nodes=nodes, may_break=i_may_break_this_cluster)
     if show_list:
-        if scenario or given or config or output or plan or attempts or not control:
+        drawn = bool(plan or attempts)
+        if scenario or given or config or output or drawn or not control or place.is_given:
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
@@ -120,22 +158,18 @@ def prove(
         fail("The report needs jinja2: pip install 'holdfast[lab]'.")
     if every:
         given.pop("engine", None)
-        if scenario or given or config or plan or attempts:
+        if scenario or given or config or plan or attempts or place.is_given:
             fail("--all runs every scenario as it is: it takes --engine, --output, --no-control.")
         run_all(output, (engine or "embedded").split(","), control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
     if scenario == REPLAY:
+        if place.is_given:
+            fail(f"{REPLAY} is done to a cluster of its own: leave the flags of one there out.")
         replay(given, plan, attempts, config, output, control=control, as_json=as_json)
     if plan is not None or attempts is not None:
         fail(f"--plan and --attempts go with {REPLAY}: {scenario} is not drawn.")
-    try:
-        found = load_scenario(scenario)
-        if config:
-            given["config"] = {**found.defaults.config, **settings(pairs(config), engine)}
-        parameters = found.with_flags(given)
-    except LabError as error:
-        fail(str(error))
+    found, parameters, begin = prepared(scenario, given, config, place, control=control)
     directory = output_directory(output, scenario)
     from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
 
@@ -145,7 +179,13 @@ def prove(
     try:
         with interrupted_once():
             outcome = run_proof(
-                found, parameters, directory, command=command_line(), control=control, say=say
+                found,
+                parameters,
+                directory,
+                command=command_line(),
+                control=control,
+                say=say,
+                **begin,
             )
     except KeyboardInterrupt:
         raise InterruptedCommandError(kept_in(directory)) from None
@@ -159,6 +199,32 @@ def prove(
         for line in tidy():
             say(line)
     raise typer.Exit(int(outcome.exit))
+
+
+def prepared(
+    name: str, given: dict[str, Any], config: list[str] | None, place: Place, *, control: bool
+) -> tuple[Scenario, Parameters, dict[str, Any]]:
+    """Return a scenario, its parameters, and what else `prove` is told; exit with 2: not so."""
+    from holdfast.cluster.layout import ClusterError  # noqa: PLC0415 - `--list` needs none of it
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
+    from holdfast.lab.scenario import load_scenario  # noqa: PLC0415 - as above
+
+    try:
+        found = load_scenario(name)
+        if place.is_given:
+            from holdfast.cli import prove_elsewhere  # noqa: PLC0415 - hardly anyone comes here
+
+            told = given | ({"config": config} if config else {})
+            parameters, begin = prove_elsewhere.prepared(
+                found, told, **place._asdict(), control=control
+            )
+            return found, parameters, {"begin": begin}
+        if config:
+            values = settings(pairs(config), given.get("engine"))
+            given["config"] = {**found.defaults.config, **values}
+        return found, found.with_flags(given), {}
+    except (LabError, ClusterError) as error:
+        fail(str(error))
 
 
 def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:

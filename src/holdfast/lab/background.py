@@ -70,6 +70,18 @@ _NETWORK: Final = (
     "holdfast/lab/steps/storm_plan.py",
 )
 NETWORK_SCENARIOS: Final = (*LAB, *_NETWORK)
+# Scenarios on clusters that are not the lab's own, as above.
+_ELSEWHERE: Final = (
+    "holdfast/cluster/elsewhere",
+    "holdfast/lab/elsewhere",
+    "holdfast/lab/soak/elsewhere_campaigns.py",
+)
+ELSEWHERE_SCENARIOS: Final = (
+    *LAB,
+    *_ELSEWHERE,
+    "holdfast/clients/group_changes.py",
+    "holdfast/clients/log_offsets.py",
+)
 # Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
 DRIVER: Final = (
     "holdfast/pipelines",
@@ -107,6 +119,7 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     *_SINK_KILLS,
     *_NETWORK,  # loaded for a cluster with a network of its own only
     "holdfast/cluster/apache.py",  # and this for one of Apache Kafka's nodes
+    *_ELSEWHERE,  # for a cluster that is not the lab's own
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
     "holdfast/clients/group_changes.py",

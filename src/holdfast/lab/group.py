@@ -38,6 +38,7 @@ class Group:
     def __init__(self, run: Run, name: str, protocol: str, **flags: object) -> None:
         """`flags`: what every member is told, beside what follows from the run's parameters."""
         parameters = run.parameters
+        name = name_in(run, name)
         self.run = run
         self.name = name
         self.protocol = protocol
@@ -299,3 +300,8 @@ class Group:
 def silent_since(before: Mapping[Member, int]) -> list[str]:
     """Return the members of which no commit was acknowledged since."""
     return [member.name for member, count in before.items() if member.told.commits <= count]
+
+
+def name_in(run: Run, name: str) -> str:
+    """Return what a group of a run is called, which its steps call so. Twice is as once."""
+    return name if name.startswith(run.group_prefix) else run.group_prefix + name

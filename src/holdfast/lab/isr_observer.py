@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.cluster import LocalCluster
+from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.probe import PartitionState, ask
 from holdfast.judge.history import IsrChange, LeaderChange, LeaderClaim
@@ -40,7 +40,7 @@ class Observer:
 
     def __init__(
         self,
-        cluster: LocalCluster,
+        cluster: Cluster,
         topic: str,
         history: Path,
         changed: Callable[[LeaderChange | IsrChange | LeaderClaim], None],

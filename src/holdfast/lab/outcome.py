@@ -126,6 +126,8 @@ class PartResult:
             words += f"; {failed} of {len(self.checks)} checks not as they must be"
         if self.broke_off is not None:
             words += ". It broke off, and this is what was seen until then"
+        if self.parameters.servers is not None:
+            words += ". Replicas were not compared: the lab does not see the files of this cluster"
         why = f" ({'; '.join(self.undecided[:REASONS_MAX])})" if self.undecided else ""
         return f"{words}. Observed: {observed_text(self.evidence)}{why}."
 

@@ -17,7 +17,7 @@ from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 TOPIC = "foo"
-EMBEDDED, APACHE = "embedded", "apache"
+EMBEDDED, APACHE, ELSEWHERE = "embedded", "apache", "elsewhere"
 
 # As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
 # lag 30 s).
@@ -71,7 +71,9 @@ class Parameters:
     controllers: int | None = None  # None: as many as `holdfast up` starts
     combined: bool = False  # controllers inside the first brokers
     racks: tuple[str, ...] | None = None  # one a broker
-    engine: str = EMBEDDED  # whose nodes: ours, or those of Apache Kafka
+    engine: str = EMBEDDED  # whose nodes: ours, or those of Apache Kafka; or somewhere else
+    servers: str | None = None  # of a cluster elsewhere, and its brokers that may be used
+    node_ids: tuple[int, ...] = ()
     network: bool = False  # of its own, whose links can be broken; its zones are the racks
     elr: bool = False  # eligible leader replicas (KIP-966)
     partitions: int = 3
@@ -105,8 +107,13 @@ class Parameters:
             f"--signal {self.signal}: it is KILL, TERM or both.",
         )
         refuse_if(
-            self.engine not in {EMBEDDED, APACHE},
+            self.engine not in ({EMBEDDED, APACHE} if self.servers is None else {ELSEWHERE}),
             f"--engine {self.engine}: it is {EMBEDDED} or {APACHE}.",
+        )
+        refuse_if(
+            self.servers is not None and self.brokers > len(self.node_ids),
+            f"--brokers {self.brokers}: of those at {self.servers} {len(self.node_ids)} can be "
+            "used.",
         )
         refuse_if(
             self.profile not in PROFILES,
@@ -135,10 +142,24 @@ class Parameters:
         """LabError, TypeError: these are no parameters."""
         racks, commits = values.get("racks"), values.get("commits")
         found = {
+            "node_ids": tuple(values.get("node_ids", ())),
             "racks": None if racks is None else tuple(racks),
             "commits": None if commits is None else Commits(commits),
         }
         return cls(**{**values, **found})
+
+    @property
+    def start_s(self) -> float:
+        """How long nodes may take until they serve."""
+        return 30.0 if self.engine == EMBEDDED else 180.0
+
+    @property
+    def early_watermark(self) -> dict[str, Any]:
+        """What a raw reader is told where an answer's high watermark may be older than its records.
+
+        That is so on Apache Kafka (docs/design/networks.md), and may be elsewhere.
+        """
+        return {} if self.engine == EMBEDDED else {"early_watermark": True}
 
     @property
     def idempotent(self) -> bool:
@@ -208,9 +229,11 @@ class Parameters:
 
     def assignment(self) -> dict[int, tuple[int, ...]]:
         """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1."""
+        ids = self.node_ids or range(self.brokers)
         return {
             partition: tuple(
-                (partition + 1 - place) % self.brokers for place in range(self.replication_factor)
+                ids[(partition + 1 - place) % self.brokers]
+                for place in range(self.replication_factor)
             )
             for partition in range(self.partitions)
         }
@@ -225,20 +248,29 @@ class Parameters:
 
     def shown(self) -> dict[str, str]:
         """For the report's table of settings."""
-        where = "inside the first brokers" if self.combined else "processes of their own"
         return {
             **({"engine": "Apache Kafka"} if self.engine == APACHE else {}),
+            **({"cluster": f"elsewhere, {self.servers}"} if self.servers is not None else {}),
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
-            "brokers": str(self.brokers),
-            "controllers": f"{self._shape().voters}, {where}",
+            "brokers": ", ".join(map(str, self.node_ids[: self.brokers])) or str(self.brokers),
+            **self._shown_controllers(),
             "partitions": str(self.partitions),
             "replication factor": str(self.replication_factor),
             "min.insync.replicas": str(self.min_isr),
             "unclean.leader.election.enable": str(self.unclean).lower(),
-            ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
             "events a second": f"{self.rate:g}",
             **({} if self.commits is None else {"members commit": self.commits.value}),
             **({"network": "of its own"} if self.network else {}),
             **self.node_config,
+        }
+
+    def _shown_controllers(self) -> dict[str, str]:
+        """What is decided for a cluster of one's own, and not known of one elsewhere."""
+        if self.servers is not None:
+            return {}
+        where = "inside the first brokers" if self.combined else "processes of their own"
+        return {
+            "controllers": f"{self._shape().voters}, {where}",
+            ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
         }

@@ -47,6 +47,7 @@ from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
+Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
 SAID_MAX = 3  # findings of a part
 
@@ -59,8 +60,12 @@ def prove(
     command: str,
     control: bool = True,
     say: Callable[[str], None] = lambda _line: None,
+    begin: Begin = Run,
 ) -> Outcome:
-    """Run a scenario into an empty directory. Never raises what a run can end with."""
+    """Run a scenario into an empty directory. Never raises what a run can end with.
+
+    `begin` makes the run of each part: on a cluster of its own, or on one that is there.
+    """
     say(f"{scenario.name}: {scenario.summary}")
     say(f"Promise: {parameters.promise_text}")
     results: list[PartResult] = []
@@ -77,7 +82,7 @@ def prove(
             command=command,
         )
         for part in parts:
-            results.append(_run_part(part, parameters, directory / part.name, say))
+            results.append(_run_part(part, parameters, directory / part.name, say, begin))
             error = results[-1].broke_off
             if error is not None:
                 break
@@ -117,7 +122,7 @@ def _unwritten(outcome: Outcome, problem: OSError, say: Callable[[str], None]) -
 
 
 def _run_part(
-    part: Part, base: Parameters, directory: Path, say: Callable[[str], None]
+    part: Part, base: Parameters, directory: Path, say: Callable[[str], None], begin: Begin = Run
 ) -> PartResult:
     parameters = part.parameters(base)
     say("")
@@ -131,13 +136,16 @@ def _run_part(
     if own is not None and own != base.group_promise:
         say(f"   Here: {own.text}")
     broke_off = None
-    with Run(parameters, directory, say) as run:
+    with begin(parameters, directory, say) as run:
         run.foretold = part.breaks_check
         try:
             part.steps(run)
             conclude(run)
         except PROBLEMS as problem:
             broke_off = break_off(run, problem)
+    if run.left:
+        left = f"what was done to the cluster is not all undone: {'; '.join(run.left)}"
+        broke_off = left if broke_off is None else f"{broke_off}; {left}"
     run.journal.end(
         directory.parent / MANIFEST,
         broke_off,

@@ -18,6 +18,7 @@ from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.layout import PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import (
@@ -33,7 +34,7 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import APACHE, EMBEDDED, TOPIC, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import APACHE, TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.mishaps import refuse_dead, wait_signalled
@@ -51,7 +52,6 @@ RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
-START_S = {EMBEDDED: 30.0, APACHE: 180.0}  # for nodes of an engine to serve
 LEAVE_S = 45.0  # for a signal to take effect: a controlled shutdown may take 30 s
 
 
@@ -71,6 +71,9 @@ class Run:
         """`directory` must be empty or absent; it keeps the cluster's files and the history."""
         self.parameters = parameters
         self.topic = TOPIC
+        self.group_prefix = ""  # where others' groups may have the same names
+        self.ends_told: Callable[[str], dict[int, int]] | None = None  # where no files can be seen
+        self.left: list[str] = []  # of what was done, what could not be undone
         self.history = directory / HISTORY
         self.checks: list[Check] = []
         self.tables: list[Table] = []  # of what the steps have measured, for the report
@@ -95,7 +98,7 @@ class Run:
         try:
             self.history.mkdir(parents=True)
             self.journal = Journal(directory)
-            self.cluster = self.make_cluster(directory / "cluster")
+            self.cluster: Cluster = self.make_cluster(directory / "cluster")
             self._recorder = Recorder(self.history / "lab.jsonl", "lab")
             self.allowed = Allowed(self._recorder, parameters.node_config)
             self.guard = Guard()
@@ -104,12 +107,11 @@ class Run:
         self.cluster.environment = self.guard.environment
         self.starvation = Starvation(self.cluster)
         self.cluster.settles = False  # its network ends with this process, however that ends
-        self._start_s = START_S[parameters.engine]
         self.begin_s = time.monotonic()
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
 
-    def make_cluster(self, directory: Path) -> LocalCluster:
+    def make_cluster(self, directory: Path) -> Cluster:
         """Make the cluster's files. OSError, ClusterError."""
         parameters = self.parameters
         return LocalCluster.create(
@@ -127,14 +129,13 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
-            self.cluster.start(timeout_s=self._start_s)
+            self.cluster.start(timeout_s=self.parameters.start_s)
         except ClusterError as error:
             self._recorder.close()
             self.guard.close()
             raise LabError(f"the cluster did not start: {error}") from error
-        took_ms = (time.monotonic() - self.begin_s) * 1000
-        count, engine = self.parameters.brokers, self.cluster.engine
-        self.note(f"{count} brokers{engine} serve, {took_ms:.0f} ms after their start")
+        ms = (time.monotonic() - self.begin_s) * 1000
+        self.note(f"{self.parameters.brokers} brokers{self.cluster.engine} serve, after {ms:.0f} ms")
         self.starvation.start()
         return self
 
@@ -142,9 +143,9 @@ class Run:
         with ExitStack() as ends:  # whatever one of them raises, the others end, too
             ends.callback(self.guard.close)
             ends.callback(self.afterwards.close)
-            ends.callback(self._end_cluster)
-            ends.callback(self.driver.close)
             ends.callback(self._recorder.close)
+            ends.callback(self.driver.close)
+            ends.callback(self._end_cluster)
             ends.callback(self.starvation.stop)
             if self._observer is not None:
                 ends.callback(self._observer.stop)
@@ -320,8 +321,8 @@ class Run:
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
         reader = self.start_reader(**flags)
-        early = {"early_watermark": True} if self.parameters.engine == APACHE else {}
-        self.start_reader("raw-reader", module=RAW_READER, place=flags.get("place"), **early)
+        told = {"place": flags.get("place"), **self.parameters.early_watermark}
+        self.start_reader("raw-reader", module=RAW_READER, **told)
         return reader
 
     def start_reader(
@@ -403,8 +404,7 @@ class Run:
             for each in value if isinstance(value, list) else [value]:
                 arguments += [flag] if each is True else [flag, str(each)]
         environment = {**self.guard.environment, **environment}
-        worker = make(name, module, arguments, self.history, environment, words)
-        self.watch(worker)
+        self.watch(worker := make(name, module, arguments, self.history, environment, words))
         return worker
 
     def _way_in(self, place: str | None) -> tuple[list[str], dict[str, str], str]:
@@ -467,7 +467,7 @@ class Run:
         for node in nodes:
             try:
                 if wait:
-                    self.cluster.wait_serving(node, timeout_s=self._start_s)
+                    self.cluster.wait_serving(node, timeout_s=self.parameters.start_s)
             except ClusterError as error:
                 if self.cluster.state(node) == "dead":
                     self.check(f"{node} starts again", "it serves", str(error), kept=False)

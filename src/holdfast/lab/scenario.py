@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from holdfast.lab.run import Run
 
 
+BY_SIGNAL = "--signal"  # in `Part.hurts`: the signals that this option names
+NOBODY: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One run on a cluster of its own. `change` is laid over the scenario's parameters.
@@ -35,6 +39,11 @@ class Part:
     `met`: a workload of this name must have been answered with this error. A part in whose history
     that does not stand has not tried what it is about, and proves nothing.
 
+    `hurts`: the signals that its steps send to brokers; none of them: it hurts clients at most.
+    Such a part runs on a cluster elsewhere, too (`lab.elsewhere`), for it does nothing else: it
+    looks into no files, touches no disk, link or controller, and names brokers by what it has been
+    given. None, for all others: it takes a cluster of its own.
+
     `counted`: of what the promise forbids, what clients do here by themselves, whatever the cluster
     does. It breaks nothing, and `because` says why.
     """
@@ -47,6 +56,7 @@ class Part:
     breaks_group: GroupAnomaly | None = None
     breaks_check: str | None = None
     met: tuple[str, str] | None = None
+    hurts: frozenset[str] | None = None
     counted: frozenset[Anomaly] = frozenset()
     because: str = ""
 
@@ -59,7 +69,15 @@ class Part:
         return any(each is not None for each in kinds)
 
     def parameters(self, base: Parameters) -> Parameters:
-        return replace(base, **self.change)
+        change = dict(self.change)
+        if base.servers is not None:  # a cluster elsewhere has the settings that it has
+            change.pop("config", None)
+        return replace(base, **change)
+
+    def signals(self, parameters: Parameters) -> frozenset[str]:
+        """Return the signals that its steps send to brokers, with these parameters."""
+        hurts = self.hurts or NOBODY
+        return hurts - {BY_SIGNAL} | (set(parameters.signals) if BY_SIGNAL in hurts else set())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

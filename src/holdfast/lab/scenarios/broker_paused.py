@@ -11,6 +11,7 @@ from holdfast.lab.workload_processes import Worker
 
 PARTITION = 1
 WARM_UP = 20
+PAUSES = frozenset({"STOP", "CONT"})
 ANSWER_MARGIN_S = 45.0  # how much longer than the session a client waits for the zombie
 
 
@@ -89,11 +90,12 @@ SCENARIO = Scenario(
         "acknowledges, and every one of those events is lost."
     ),
     parts=(
-        Part(name="main", title="acks=all", steps=steps),
+        Part(name="main", title="acks=all", steps=steps, hurts=PAUSES),
         Control(
             title="Control: the same with acks=1",
             steps=with_acks_one,
             change={"acks": "1", "retries": 0},
+            hurts=PAUSES,
         ),
     ),
     fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "signal"}),

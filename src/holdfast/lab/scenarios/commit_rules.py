@@ -9,7 +9,7 @@ from holdfast.lab.group import Group
 from holdfast.lab.group_members import NO_MEMBER, Held, Member
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import NOBODY, Part, Scenario
 from holdfast.lab.steps.groups import (
     CLASSIC,
     CONSUMER,
@@ -200,12 +200,13 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(commits=Commits.AFTER),
     parts=(
-        Part(name="main", title="Commit after processing", steps=steps),
-        Part(name="slow", title="Slow processing", steps=slow),
+        Part(name="main", title="Commit after processing", steps=steps, hurts=NOBODY),
+        Part(name="slow", title="Slow processing", steps=slow, hurts=NOBODY),
         Part(
             name="automatic",
             title="Control: enable.auto.commit",
             steps=automatic,
+            hurts=NOBODY,
             change={"commits": Commits.AUTOMATIC},
             breaks_group=GroupAnomaly.SKIPPED,
         ),
@@ -213,6 +214,7 @@ SCENARIO = Scenario(
             name="control",
             title="Control: commit before processing",
             steps=before,
+            hurts=NOBODY,
             change={"commits": Commits.BEFORE},
             breaks_group=GroupAnomaly.SKIPPED,
         ),

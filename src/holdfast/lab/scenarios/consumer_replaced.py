@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.judge.groups.verdict import Commits, GroupAnomaly
-from holdfast.lab.group import Group
+from holdfast.lab.group import Group, name_in
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import NOBODY, Part, Scenario
 from holdfast.lab.steps.group_results import ONCE, expect_once, rows_of, sink_of
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, begin_load, finish, kill_in_batch, repeats
 
@@ -46,7 +46,7 @@ def groups_of(run: Run, name: str, mode: str = "", **flags: object) -> list[Grou
     told = {"batch": BATCH, "linger_ms": LINGER_MS, **flags}
     groups = []
     for protocol in PROTOCOLS:
-        whole = f"{name}-{protocol}"
+        whole = name_in(run, f"{name}-{protocol}")
         sink = {"sink": sink_of(run, whole), "sink_mode": mode} if mode else {}
         groups.append(Group(run, whole, protocol, **told, **sink))
     return groups
@@ -101,27 +101,31 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(commits=Commits.AFTER, partitions=9, rate=400.0, kills=5),
     parts=(
-        Part(name="main", title="Manual commits", steps=manual),
+        Part(name="main", title="Manual commits", steps=manual, hurts=NOBODY),
         Part(
             name="transaction",
             title="Result and offset in one transaction",
             steps=partial(with_results, mode="transaction", commits="never"),
+            hurts=NOBODY,
         ),
         Part(
             name="key",
             title="Results told apart by their key",
             steps=partial(with_results, mode="key", commits="after"),
+            hurts=NOBODY,
         ),
         Part(
             name="plain",
             title="Control: results as they come",
             steps=partial(with_results, mode="plain", commits="after", rounds=1),
+            hurts=NOBODY,
             breaks_check=ONCE,
         ),
         Part(
             name="control",
             title="Control: commit before processing",
             steps=before,
+            hurts=NOBODY,
             change={"commits": Commits.BEFORE},
             breaks_group=GroupAnomaly.SKIPPED,
         ),

@@ -6,7 +6,7 @@ import random
 
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+from holdfast.lab.scenarios.write_anomaly import SESSION_MS, STRIKES, write_anomaly
 from holdfast.lab.steps.usual import begin, bring_back
 from holdfast.lab.steps.wants import want
 
@@ -43,10 +43,16 @@ SCENARIO = Scenario(
         "does with acks=1, on purpose, what a kill does by chance."
     ),
     parts=(
-        Part(name="main", title="Leader killed again and again", steps=steps),
+        Part(
+            name="main",
+            title="Leader killed again and again",
+            steps=steps,
+            hurts=frozenset({"KILL"}),
+        ),
         Control(
             title="Control: acks=1, and the leader dies before a follower has the events",
             steps=write_anomaly,
+            hurts=STRIKES,
             change={
                 "acks": "1",
                 "partitions": 1,

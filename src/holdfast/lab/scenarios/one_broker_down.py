@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+from holdfast.lab.scenario import BY_SIGNAL, Control, Part, Scenario
+from holdfast.lab.scenarios.write_anomaly import SESSION_MS, STRIKES, write_anomaly
 from holdfast.lab.steps.usual import (
     begin,
     bring_back,
@@ -64,10 +64,16 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(replication_factor=2, min_isr=1),
     parts=(
-        Part(name="main", title="One broker down", steps=steps),
+        Part(
+            name="main",
+            title="One broker down",
+            steps=steps,
+            hurts=frozenset({BY_SIGNAL}),
+        ),
         Control(
             title="Control: acks=1, and the leader dies before a follower has the events",
             steps=write_anomaly,
+            hurts=STRIKES,
             change={
                 "acks": "1",
                 "replication_factor": 3,

@@ -10,7 +10,7 @@ from holdfast.lab.group import Group
 from holdfast.lab.group_members import Member
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import NOBODY, Part, Scenario
 from holdfast.lab.steps.groups import BATCH, begin_load, both, finish
 from holdfast.lab.workload_processes import Worker
 
@@ -144,13 +144,14 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(commits=Commits.AFTER),
     parts=(
-        Part(name="main", title="Asked to leave", steps=graceful),
-        Part(name="killed", title="Killed", steps=killed),
-        Part(name="static", title="Static membership", steps=static),
+        Part(name="main", title="Asked to leave", steps=graceful, hurts=NOBODY),
+        Part(name="killed", title="Killed", steps=killed, hurts=NOBODY),
+        Part(name="static", title="Static membership", steps=static, hurts=NOBODY),
         Part(
             name="control",
             title="Control: leaving without a commit",
             steps=careless,
+            hurts=NOBODY,
             breaks_check=REPEATED,
         ),
     ),

@@ -20,6 +20,7 @@ from holdfast.lab.steps.usual import (
 from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
+RESTARTS = frozenset({"TERM"})
 WITH_RETRIES = "the producer, which sends again"
 
 
@@ -119,17 +120,19 @@ SCENARIO = Scenario(
         "broker that was stopped second had is lost."
     ),
     parts=(
-        Part(name="main", title="min.insync.replicas=2 of 3 replicas", steps=steps),
+        Part(name="main", title="min.insync.replicas=2 of 3 replicas", steps=steps, hurts=RESTARTS),
         Part(
             name="min-isr-equals-rf",
             title="Control: min.insync.replicas=3 of 3 replicas",
             steps=refused_at_each_step,
+            hurts=RESTARTS,
             change={"min_isr": 3, "retries": 0},
             breaks_check="nothing is refused",
         ),
         Control(
             title="Control: in haste, with unclean election on",
             steps=in_haste,
+            hurts=RESTARTS,
             change={
                 "replication_factor": 2,
                 "min_isr": 1,

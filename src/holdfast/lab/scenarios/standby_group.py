@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from holdfast.clients.workload.member_sink import Sink
 from holdfast.judge.groups.verdict import Commits
-from holdfast.lab.group import Group
+from holdfast.lab.group import Group, name_in
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.report.scales import duration
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import NOBODY, Part, Scenario
 from holdfast.lab.steps.group_results import ONCE, expect_once, gaps, rows_of, sink_of
 from holdfast.lab.steps.groups import BATCH, CLASSIC, CONSUMER, begin_load, finish
 
@@ -36,7 +36,7 @@ def redeploy(run: Run, mode: str) -> None:
     producer = begin_load(run)
     path = sink_of(run, SINK)
     with Sink(path, mode) as table:
-        table.switch("A")
+        table.switch(name_in(run, "A"))
     flags = {"sink": path, "sink_mode": mode, "commits": "never", "batch": BATCH,
              "linger_ms": LINGER_MS}  # fmt: skip
     first, second = Group(run, "A", CLASSIC, **flags), Group(run, "B", CONSUMER, **flags)
@@ -74,7 +74,7 @@ def hand_over(run: Run, first: Group, second: Group, mode: str) -> dict[int, flo
     wanted = zombie.told.processed.total() + held.left
     run.note("B is switched on")
     with Sink(sink_of(run, SINK), mode) as table:
-        at_ms = table.switch("B")
+        at_ms = table.switch(name_in(run, "B"))
     second.wait_shared()
     second.expect_progress("B was switched on")
     found = gaps(rows_of(run, SINK, mode), at_ms)
@@ -118,11 +118,12 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(commits=Commits.AFTER),
     parts=(
-        Part(name="main", title="The output says who may write", steps=fenced),
+        Part(name="main", title="The output says who may write", steps=fenced, hurts=NOBODY),
         Part(
             name="control",
             title="Control: nobody is refused",
             steps=unfenced,
+            hurts=NOBODY,
             breaks_check=ONCE,
         ),
     ),

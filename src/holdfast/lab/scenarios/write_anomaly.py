@@ -22,6 +22,7 @@ PARKED_MARGIN_MS = 300
 WARM_UP = 50
 # The schedule must end well before the stopped followers' sessions do.
 SESSION_MS = "6000"
+STRIKES = frozenset({"STOP", "CONT", "KILL"})  # what is done to brokers
 
 
 def write_anomaly(run: Run) -> None:
@@ -108,11 +109,18 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(partitions=1, retries=0, config={"broker.session.timeout.ms": SESSION_MS}),
     parts=(
-        Part(name="main", title="acks=all", steps=write_anomaly, change={"acks": "all"}),
+        Part(
+            name="main",
+            title="acks=all",
+            steps=write_anomaly,
+            change={"acks": "all"},
+            hurts=STRIKES,
+        ),
         Control(
             title="Control: the same with acks=1",
             steps=write_anomaly,
             change={"acks": "1"},
+            hurts=STRIKES,
         ),
     ),
     fixed=frozenset({"acks", "partitions", "signal"}),

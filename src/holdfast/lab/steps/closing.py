@@ -35,12 +35,14 @@ def conclude(run: Run) -> None:
     run.stop_workers()
     with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
         for topic in run.placement:
-            ends = settled_ends(run, topic)
+            told = run.ends_told
+            ends = settled_ends(run, topic) if told is None else told(topic)
             check_placement(run, topic)
             try:
                 final_read(run, topic, ends)
             finally:  # replicas that differ are broken, whatever became of the read
-                note_replicas(run, recorder, topic)
+                if told is None:
+                    note_replicas(run, recorder, topic)
 
 
 def replicas_of(run: Run, topic: str) -> dict[int, list[int]]:

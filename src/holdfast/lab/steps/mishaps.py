@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster import ClusterError
+from holdfast.cluster.any_cluster import Cluster
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check
@@ -20,7 +21,7 @@ class Run(Protocol):
 
     parameters: Parameters
     checks: list[Check]
-    cluster: LocalCluster
+    cluster: Cluster
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
         """Keep what was expected and seen."""

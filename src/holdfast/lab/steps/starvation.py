@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster import ClusterError
+from holdfast.cluster.any_cluster import Cluster
 
 LOOK_S = 1.0
 # Of the time between two looks. A busy machine lets nodes wait half of the time for minutes, and
@@ -61,7 +62,7 @@ class Waits:
 class Starvation:
     """Looks at a cluster's nodes from `start` to `stop`, in a thread of its own."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._waits = Waits()
         self._stopping = threading.Event()

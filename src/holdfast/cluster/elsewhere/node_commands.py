@@ -1,0 +1,133 @@
+"""Runs the commands that their owner gives for nodes elsewhere: each within a bound, and told.
+
+Owns the processes of these commands. What a command starts itself may live on; a command that hangs
+is ended with all that is left in its session's process group.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.cluster import processes
+from holdfast.cluster.elsewhere.nodes_file import NodesFile, told
+from holdfast.cluster.layout import ClusterError, NodeRecord, WaitError
+
+POLL_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A command that has been started and not been waited for."""
+
+    words: list[str]
+    pid: int
+    log: Path
+    until_s: float
+
+
+class NodeCommands:
+    """The commands of one file. One at a time for each node; several nodes' may run at once."""
+
+    def __init__(self, file: NodesFile, logs: Path, environment: Mapping[str, str]) -> None:
+        """What they say goes to a file a node in `logs`. `environment` is laid over our own."""
+        self.file = file
+        self._logs = logs
+        self._environment = environment
+        self._begun: dict[int, _Begun] = {}
+        self.last: dict[int, str] = {}  # the command of each node that was run last, in words
+
+    def begin(self, name: str, node: NodeRecord) -> None:
+        """Start a command of a node, behind the one that may still run. ClusterError: it can't."""
+        self.finish(node.id)
+        words = self.file.words(name, node)
+        if words is None:
+            raise ClusterError(f"{self.file.path} has no command `{name}` for node {node.id}.")
+        self.last[node.id] = told(words)
+        program = shutil.which(words[0])
+        if program is None:
+            raise ClusterError(f"{told(words)}: there is no program {words[0]}.")
+        self._logs.mkdir(exist_ok=True)
+        log = self._logs / f"node-{node.id}.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"$ {told(words)[1:-1]}\n")
+        try:
+            pid = processes.spawn(
+                [program, *words[1:]], log_file=log, environment=self._environment
+            )
+        except OSError as error:
+            raise ClusterError(f"{told(words)} can't be started: {error.strerror}.") from None
+        until_s = time.monotonic() + self.file.timeout_s
+        self._begun[node.id] = _Begun(words=words, pid=pid, log=log, until_s=until_s)
+
+    def finish(self, node_id: int) -> None:
+        """Wait for the command of a node that runs, if one does.
+
+        ClusterError: it failed or took too long, with what it said. Whoever interrupts the wait
+        finds it ended.
+        """
+        begun = self._begun.pop(node_id, None)
+        if begun is None:
+            return
+        try:
+            status = processes.wait_until(
+                lambda: _status(begun.pid),
+                timeout_s=max(0.0, begun.until_s - time.monotonic()),
+                what="a command",
+                poll_s=POLL_S,
+            )
+        except WaitError:
+            _end(begun.pid)
+            raise ClusterError(
+                f"{told(begun.words)} has not ended after {self.file.timeout_s:g} s, and was "
+                f"killed. {_said(begun.log)}"
+            ) from None
+        except BaseException:  # Ctrl-C
+            _end(begun.pid)
+            raise
+        code = os.waitstatus_to_exitcode(status.value)
+        if code:
+            how = f"ended by signal {-code}" if code < 0 else f"failed with exit status {code}"
+            raise ClusterError(f"{told(begun.words)} {how}. {_said(begun.log)}")
+
+    def run(self, name: str, node: NodeRecord) -> None:
+        """Run a command of a node. ClusterError as in `begin` and `finish`."""
+        self.begin(name, node)
+        self.finish(node.id)
+
+    def end(self) -> None:
+        """End what still runs."""
+        while self._begun:
+            _, begun = self._begun.popitem()
+            _end(begun.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    value: int  # as waitpid has it
+
+
+def _status(pid: int) -> _Ended | None:
+    """Return how a child has ended; None: it runs."""
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return _Ended(status) if found else None
+
+
+def _end(pid: int) -> None:
+    """Kill a command and what is left in its process group, which it leads."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def _said(log: Path) -> str:
+    text = processes.log_tail(log).strip()
+    return f"It said: {text}" if text else "It said nothing."

@@ -1,0 +1,159 @@
+"""A run on a cluster that is not the lab's own.
+
+Owns what it makes there, a topic and groups under names that nobody else has, and that nothing is
+left of it: what was done to brokers is undone, topic and groups are removed, however the run ends.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.clients.administration import perform_patiently
+from holdfast.clients.blocking_driver import DriverError
+from holdfast.clients.group_changes import delete_groups
+from holdfast.clients.group_coordinators import Coordinators
+from holdfast.clients.workload.recorder import EventT
+from holdfast.cluster.any_cluster import Cluster
+from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
+from holdfast.cluster.elsewhere.nodes_file import NodesFile
+from holdfast.cluster.layout import WaitError
+from holdfast.cluster.processes import wait_until
+from holdfast.judge.groups.history import GroupExpected
+from holdfast.lab.elsewhere.ends_told import settled_ends_told
+from holdfast.lab.evidence import history_files
+from holdfast.lab.guard import MARK
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.run import Run
+from holdfast.lab.workload_processes import HistoryTail
+from holdfast.wire import administration as admin
+from holdfast.wire.administration import AdminError
+from holdfast.wire.errors import ErrorCode
+
+PREFIX: Final = "holdfast-prove"
+GROUP_MARGIN_S: Final = 15.0  # beyond a session, for members that were killed to be forgotten
+# What a cluster of one's own shows, and one elsewhere does not.
+NOT_SEEN: Final = (
+    ["its replicas' files", "copies were not compared byte by byte: that they diverge is not seen"],
+    ["its brokers' processes", "whether one ended by itself is not seen, unless it was missed"],
+    ["its brokers' logs", "why one did what it did stands there, and nowhere here"],
+    ["its controllers", "none was looked at; a broker that is one as well was hurt as both"],
+)
+
+
+class ElsewhereRun(Run):
+    """A run on brokers that were there before. What they have of others' is left alone."""
+
+    def __init__(
+        self,
+        found: Found,
+        file: NodesFile | None,
+        parameters: Parameters,
+        directory: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        """Without a `file` nothing can be done to the brokers."""
+        self._found, self._file = found, file
+        self._topics: list[str] = []  # that were made, or may have been
+        self._groups: dict[str, None] = {}
+        super().__init__(parameters, directory, say)
+        self.topic = f"{PREFIX}-{uuid.uuid4().hex[:12]}"
+        self.group_prefix = f"{self.topic}-"
+        self.ends_told = self._ends_told
+        if file is not None:
+            self._start_s = file.start_timeout_s
+        self.tables.append(not_seen(file))
+
+    def make_cluster(self, directory: Path) -> Cluster:
+        # What commands start, brokers above all, lives on when the run has ended: it bears no mark.
+        self._elsewhere = ElsewhereCluster(
+            self._found.record(self.parameters.node_ids[: self.parameters.brokers]),
+            self._file,
+            directory.with_name("commands"),
+            {MARK: ""},
+        )
+        return self._elsewhere
+
+    def create_topic(
+        self, topic: str, count: int, configs: Mapping[str, str] | None, **placed: Any
+    ) -> dict[str, str]:
+        self._topics.append(topic)
+        return super().create_topic(topic, count, configs, **placed)
+
+    def record(self, kind: type[EventT], **values: Any) -> EventT:
+        if kind is GroupExpected:  # whoever makes a group says so
+            self._groups[values["group"]] = None
+        return super().record(kind, **values)
+
+    def _ends_told(self, topic: str) -> dict[int, int]:
+        tails = [HistoryTail(path).poll().ends for path in history_files(self.history)]
+        acknowledged = {p: max(ends.get(p, 0) for ends in tails) for each in tails for p in each}
+        return settled_ends_told(self, topic, acknowledged if topic == self.topic else {})
+
+    def _end_cluster(self) -> None:
+        """Undo what was done, and remove what was made. What can't be is listed."""
+        try:
+            self._undo()
+        except BaseException:  # Ctrl-C, in the middle of it
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        self.left = self._elsewhere.restore(self._tell)
+        for each in self.left:
+            self._tell(f"NOT UNDONE: {each}")
+        for topic in list(self._topics):
+            try:
+                perform_patiently(self.driver, admin.delete_topic(topic))
+            except (AdminError, DriverError) as error:
+                unknown = isinstance(error, AdminError) and (
+                    error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                if not unknown:
+                    self._tell(f"NOT REMOVED: topic {topic}: {error}")
+            self._topics.remove(topic)
+        if self._groups:
+            self._remove_groups()
+
+    def _remove_groups(self) -> None:
+        """Remove the groups. Members that were killed are in them for a session."""
+        bound_s = self.parameters.group_session_ms / 1000 + GROUP_MARGIN_S
+
+        def gone() -> bool:
+            answers = delete_groups(Coordinators(self.driver, patience_s=0.0), [*self._groups])
+            for name, answer in answers.items():
+                if answer is None or answer.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                    del self._groups[name]
+            return not self._groups
+
+        try:
+            wait_until(gone, timeout_s=bound_s, what="groups to be removed", poll_s=0.5)
+        except (WaitError, DriverError) as error:
+            self._tell(f"NOT REMOVED: groups {', '.join(self._groups)}: {error}")
+            self._groups.clear()
+
+    def _tell(self, text: str) -> None:
+        """Note a line, or at least say it: what has been done is undone on a full disk, too."""
+        try:
+            self.note(text)
+        except OSError:
+            self.say(text)
+
+
+def not_seen(file: NodesFile | None) -> Table:
+    """Return what the report says of a cluster whose machines the lab has no way into."""
+    hurt = (
+        "Nothing was done to it."
+        if file is None
+        else "What was done to it was done by its owner's commands: a fault stands where its "
+        "command began, and counts once the broker has answered no more."
+    )
+    return Table(
+        title="What the lab does not see of this cluster",
+        header=["of", "so"],
+        rows=NOT_SEEN,
+        note=hurt,
+    )

@@ -1,0 +1,142 @@
+"""`holdfast prove --bootstrap-server`, `--nodes`: what goes together, what is shown, whole runs.
+
+Real processes: the cluster is one of ours, and the lab knows its address and commands only.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.processes import State, wait_until
+from holdfast.lab.soak.elsewhere_campaigns import changed, write_nodes_file
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+MAY = "--i-may-break-this-cluster"
+NOBODY = "127.0.0.1:1"
+BOUND_S = 60.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "x.toml", "--bootstrap-server", NOBODY], "names its own bootstrap-server"),
+        ([MAY], f"{MAY} goes with --nodes FILE.toml"),
+        (["--bootstrap-server", NOBODY, MAY], f"{MAY} goes with --nodes FILE.toml"),
+        (["--bootstrap-server", NOBODY, "--engine", "apache"], "--engine: a cluster that is there"),
+        (["--bootstrap-server", NOBODY, "--config", "a=b"], "--config: a cluster that is there"),
+        (["--bootstrap-server", NOBODY, "--no-elr"], "--elr: a cluster that is there"),
+        (["--bootstrap-server", NOBODY, "--profile", "lab"], "--profile: a cluster that is there"),
+        (["--bootstrap-server", NOBODY, "--controllers", "3"], "--controllers: a cluster that is"),
+        (["--bootstrap-server", NOBODY], f"--bootstrap-server {NOBODY}: nobody answers there"),
+        (["--bootstrap-server", ""], "'' is not host:port"),
+        (["--nodes", "no-such.toml", MAY], "--nodes no-such.toml: No such file"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    run: Run, tmp_path: Path, words: list[str], said: str
+) -> None:
+    outcome = run("prove", "one-broker-down", *words, "--output", str(tmp_path / "run"))
+    assert (outcome.status, outcome.output) == (2, "")
+    assert said in outcome.errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_they_go_with_one_scenario(run: Run) -> None:
+    for words in (["--list"], ["--all"]):
+        outcome = run("prove", *words, "--bootstrap-server", NOBODY)
+        assert (outcome.status, outcome.output) == (2, "")
+        assert words[0] in outcome.errors
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("theirs")
+    with LocalCluster.create(directory, brokers=2, controllers=1, port=0) as cluster:
+        cluster.start()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def nodes(theirs: LocalCluster) -> Path:
+    path = theirs.directory / "nodes.toml"
+    write_nodes_file(path, theirs)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_what_would_be_done_is_shown_and_not_done(
+    run: Run, theirs: LocalCluster, nodes: Path, tmp_path: Path
+) -> None:
+    """Goal: nobody breaks a cluster by a slip. Method: a file with all commands, and no consent."""
+    words = ["--no-control", "--signal", "KILL", "--output", str(tmp_path / "run")]
+    outcome = run("prove", "one-broker-down", "--nodes", str(nodes), *words)
+    assert (outcome.status, outcome.output) == (2, "")
+    way = shlex.join([sys.executable, "-m", "holdfast.cli"])
+    assert f"  node 1  kill       {way} kill 1 --signal KILL --data-dir" in outcome.errors
+    assert f"  node 0  start      {way} start 0 --data-dir" in outcome.errors
+    assert "pause" not in outcome.errors
+    assert f"Nothing was done. If it may be: {MAY}." in outcome.errors
+    assert list(changed(theirs)) == []
+    servers = ["--bootstrap-server", theirs.bootstrap_servers]
+    outcome = run("prove", "one-broker-down", *servers, *words)
+    assert outcome.status == 2
+    assert "--nodes FILE.toml says how these are hurt" in outcome.errors
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_broker_is_killed_by_commands_and_the_verdict_is_as_ever(
+    run: Run, theirs: LocalCluster, nodes: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    words = ["--no-control", "--signal", "KILL", "--duration", "0.5", "--output", str(directory)]
+    outcome = run("prove", "one-broker-down", "--nodes", str(nodes), MAY, "--json", *words)
+    told = json.loads(outcome.output)
+    assert (outcome.status, told["exit"]) == (0, 0), outcome.errors
+    assert told["engine"] == "elsewhere"
+    assert told["settings"]["brokers"] == "0, 1"
+    assert "Replicas were not compared" in told["verdict"]
+    assert list(changed(theirs)) == []
+    log = directory / "main" / "commands" / "node-0.log"
+    assert "kill 0 --signal KILL" in log.read_text()
+    assert run("check", str(directory)).status == 0
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_ctrl_c_leaves_the_cluster_whole(theirs: LocalCluster, nodes: Path, tmp_path: Path) -> None:
+    """Method: SIGINT to the command while a broker is dead by its doing."""
+    command = ["prove", "one-broker-down", "--nodes", str(nodes), MAY, "--no-control"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *command, "--output", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            wait_until(
+                lambda: any(theirs.state(n) is State.DEAD for n in theirs.broker_ids),
+                timeout_s=BOUND_S,
+                what="a broker to be dead",
+            )
+        finally:
+            process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=2 * BOUND_S)
+    assert process.returncode == 130, said
+    assert "undone: start of node" in said
+    assert "NOT UNDONE" not in said
+    assert list(changed(theirs)) == []

@@ -1,0 +1,347 @@
+"""Scenarios on a cluster that is not the lab's own.
+
+Goal: what was done there is undone, and nothing is left, however a run ends; what can't be had is
+said before it begins; what can't be seen passes for nothing. Method: a broker of ours as somebody
+else's, which the lab knows only by its address and by commands that stop, kill and start it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.clients.blocking_driver import Driver
+from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.elsewhere.elsewhere_cluster import Found
+from holdfast.cluster.elsewhere.nodes_file import NodesFile
+from holdfast.judge.history import Note
+from holdfast.lab import scenarios
+from holdfast.lab.elsewhere.before import Elsewhere, look, parameters_for, refuse_unable
+from holdfast.lab.elsewhere.elsewhere_run import NOT_SEEN, ElsewhereRun
+from holdfast.lab.evidence import events_of, history_files
+from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.prove import judge_again, prove
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
+from holdfast.lab.soak.elsewhere_campaigns import changed
+from holdfast.lab.steps.usual import start_exact
+from holdfast.wire.administration import delete_topic
+
+FOLDER = Path(scenarios.__file__).parent
+ONE = Parameters(brokers=1, replication_factor=1, min_isr=1, partitions=1, retries=0)
+BOUND_S = 60.0
+CLI = (sys.executable, "-m", "holdfast.cli")
+
+# -- what can be had, without any process ----------------------------------------------------------
+
+COMMANDS = {name: ("run", name) for name in ("start", "kill", "terminate", "pause", "resume")}
+
+
+def elsewhere(
+    *lacking: str, brokers: int = 3, file: bool = True, session_ms: str = "9000"
+) -> Elsewhere:
+    """A cluster that nobody runs; its file `lacks` these commands."""
+    told = {name: words for name, words in COMMANDS.items() if name not in lacking}
+    return Elsewhere(
+        found=Found(
+            servers="kafka:9092",
+            cluster_id="x",
+            brokers={n: ("kafka", 9092 + n) for n in range(1, brokers + 1)},
+        ),
+        file=nodes_file(told) if file else None,
+        settings={"broker.session.timeout.ms": session_ms},
+    )
+
+
+def nodes_file(
+    commands: Mapping[str, tuple[str, ...]],
+    timeout_s: float = BOUND_S,
+    start_timeout_s: float = BOUND_S,
+) -> NodesFile:
+    return NodesFile(
+        path=Path("nodes.toml"),
+        servers="kafka:9092",
+        timeout_s=timeout_s,
+        start_timeout_s=start_timeout_s,
+        commands=commands,
+        nodes={},
+    )
+
+
+def refusal(name: str, there: Elsewhere, *, control: bool = True, **flags: object) -> str:
+    """Why a scenario can't be run there; nothing: it can."""
+    scenario = load_scenario(name)
+    try:
+        parameters = parameters_for(scenario, flags, there)
+        refuse_unable(scenario, parameters, there, control=control)
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+def test_what_a_scenario_takes_is_said_before_it_begins() -> None:
+    assert not refusal("one-broker-down", elsewhere())
+    lacking = elsewhere("terminate", "pause")
+    said = refusal("one-broker-down", lacking)
+    assert "One broker down: nodes.toml has no command `terminate` for 1, 2, 3" in said
+    assert "nodes.toml has no command `pause` for 1, 2, 3" in said
+    assert "nodes.toml has no command" not in refusal(
+        "one-broker-down", lacking, control=False, signal="KILL"
+    )
+    assert refusal("write-anomaly", elsewhere(session_ms="3000")).count(
+        "it takes broker.session.timeout.ms=6000 or more, and the cluster has 3000"
+    ) == 2  # fmt: skip
+    short = elsewhere(session_ms="3000")
+    assert refusal("one-broker-down", short).endswith("--no-control leaves the control out.")
+    assert "`pause`" in refusal("broker-paused", elsewhere("pause"))
+    assert "its steps go beyond what brokers' commands do" in refusal("disk-lost", elsewhere())
+    assert "its steps go beyond what brokers' commands do" in refusal("storm", elsewhere())
+    assert "--brokers 4: of those at kafka:9092 3 can be used" in refusal(
+        "one-broker-down", elsewhere(), brokers=4
+    )
+    assert "rolling-restart is made for 3" in refusal("rolling-restart", elsewhere(brokers=2))
+
+
+def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
+    there = elsewhere(file=False)
+    said = refusal("one-broker-down", there)
+    assert "it hurts brokers (start, kill, terminate), and --bootstrap-server is for what" in said
+    assert "There can: commit-rules, rolling-clients, consumer-replaced, standby-group." in refusal(
+        "disk-lost", there
+    )
+    assert not refusal("commit-rules", there)
+
+
+def test_brokers_are_those_that_are_there() -> None:
+    there = elsewhere(brokers=5)
+    parameters = parameters_for(load_scenario("one-broker-down"), {"partitions": 4}, there)
+    assert parameters.assignment() == {0: (2, 1), 1: (3, 2), 2: (1, 3), 3: (2, 1)}
+    assert parameters.session_s == 9.0
+    again = Parameters.from_json(parameters.as_json())
+    assert again == parameters
+    shown = parameters.shown()
+    assert shown["cluster"] == "elsewhere, kafka:9092"
+    assert not {"controllers", "eligible.leader.replicas.version"} & shown.keys()
+
+
+# What steps do to, or ask of, a cluster of their own alone; and what hurts a broker.
+OWN = re.compile(
+    r"cluster\.(node|record|status|links|network|quorum|controller)\b|Sides\(|dead_disks|mounts"
+    r"|small_disks|replica_directory|end_of|log_directories|stored_|expect_running|expect_begins"
+    r"|make_topic\(\{|racks=|network=|controllers=|combined="
+)
+HURTS = re.compile(r"run\.fault\(|run\.start_node\(|bring_back\(|_run\.fault\(")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_steps_do_is_what_their_scenario_says(name: str) -> None:
+    """Goal: a part that says that it runs elsewhere does. Method: its steps' own text."""
+    parts = load_scenario(name).parts
+    module = SCENARIOS[name].split(".")
+    text = FOLDER.joinpath(*module).with_suffix(".py").read_text()
+    if any(part.hurts is not None for part in parts):
+        assert not OWN.search(text)
+        assert bool(HURTS.search(text)) == any(part.hurts for part in parts)
+        sent = set(re.findall(r"run\.fault\(\"(\w+)\"", text)) | (
+            {BY_SIGNAL} if "parameters.signals" in text else set()
+        )
+        said = {signal for part in parts for signal in part.hurts or ()}
+        assert sent <= said
+
+
+# -- on a broker that is there ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("theirs")
+    with LocalCluster.create(directory, brokers=1, combined=True, port=0) as cluster:
+        cluster.start()
+        yield cluster
+
+
+def by_hand(cluster: LocalCluster, *words: str) -> tuple[str, ...]:
+    return (*CLI, *words, "--data-dir", str(cluster.directory))
+
+
+def usual(cluster: LocalCluster) -> dict[str, tuple[str, ...]]:
+    """Commands as a user would give them; they name the process as it is now."""
+    pid = str(cluster.node(0).pid)
+    return {
+        "start": by_hand(cluster, "start", "{id}"),
+        "kill": by_hand(cluster, "kill", "{id}"),
+        "pause": ("sh", "-c", f"kill -STOP {pid}"),
+        "resume": ("sh", "-c", f"kill -CONT {pid}"),
+    }
+
+
+def begun(
+    cluster: LocalCluster, directory: Path, timeout_s: float = BOUND_S, **other: tuple[str, ...]
+) -> ElsewhereRun:
+    """A run on it by its usual commands, with these in their place."""
+    there = look(cluster.bootstrap_servers)
+    file = nodes_file(usual(cluster) | other, timeout_s)
+    parameters = parameters_for(made_up(one_paused), {}, there)
+    return ElsewhereRun(there.found, file, parameters, directory / "run", lambda _line: None)
+
+
+def one_paused(run: Run) -> None:
+    """Stop the broker with an event on its way, and let it go on."""
+    client, _ = start_exact(run, events=5)
+    run.fault("STOP", 0)
+    posted = client.post(0)
+    run.fault("CONT", 0)
+    assert posted is None
+    run.check("sent meanwhile", "acknowledged", type(client.take()).__name__, kept=True)
+
+
+def made_up(steps: object, hurts: frozenset[str] = frozenset({"STOP", "CONT"})) -> Scenario:
+    """A scenario for one broker; its control is there to be left out."""
+    return Scenario(
+        name="one-broker-down",  # whose name `check` looks up
+        summary="Made up.",
+        text="Made up.",
+        defaults=ONE,
+        parts=(
+            Part(name="main", title="Main", steps=steps, hurts=hurts),  # type: ignore[arg-type]
+            Control(title="Control", steps=one_paused, hurts=hurts),
+        ),
+    )
+
+
+def pause(run: Run) -> None:
+    run.make_topic()
+    run.fault("STOP", 0)
+
+
+def whole(cluster: LocalCluster) -> bool:
+    """Whether the broker runs and serves, and nothing of the lab is left in it."""
+    cluster.wait_serving(0)
+    return not list(changed(cluster))
+
+
+def notes(directory: Path) -> str:
+    events = events_of(history_files(directory))
+    return "\n".join(event.text for event in events if isinstance(event, Note))
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_run_leaves_its_cluster_as_it_was(theirs: LocalCluster, tmp_path: Path) -> None:
+    """Goal: a verdict as on a cluster of one's own, which says what it does not rest on."""
+    scenario, there = made_up(one_paused), look(theirs.bootstrap_servers)
+    parameters = parameters_for(scenario, {}, there)
+    begin = partial(ElsewhereRun, there.found, nodes_file(usual(theirs)))
+    said: list[str] = []
+    outcome = prove(
+        scenario,
+        parameters,
+        tmp_path / "run",
+        command="x",
+        control=False,
+        say=said.append,
+        begin=begin,
+    )
+    assert outcome.exit is Exit.KEPT, "\n".join(said)
+    expect_told(outcome)
+    assert whole(theirs)
+    expect_told(judge_again(tmp_path / "run"))
+
+
+def expect_told(outcome: Outcome) -> None:
+    """What could not be looked at is in the verdict and in the report."""
+    assert outcome.exit is Exit.KEPT
+    assert "Replicas were not compared" in outcome.verdict
+    (part,) = outcome.results
+    assert [[*row] for row in part.tables[0].rows] == [*NOT_SEEN]
+    assert not [check for check in part.checks if "replica" in check.name.lower()]
+    assert outcome.report is not None
+    text = outcome.report.read_text()
+    assert "What the lab does not see of this cluster" in text
+    assert NOT_SEEN[0][1] in text
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("exit 7", r"failed with exit status 7\. It said nothing"),
+        ("kill -STOP {pid}; echo half >&2; exit 1", r"exit status 1\. It said: half"),
+        ("kill -STOP {pid}; sleep 60", r"has not ended after 4 s, and was killed"),
+        ("true", r"ended well, and node 0 still answers"),
+    ],
+)
+def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
+    theirs: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    """Method: a command fails, does and fails, does and hangs, and ends well with nothing done."""
+    monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
+    command = script.format(pid=theirs.node(0).pid)
+    run = begun(theirs, tmp_path, timeout_s=4.0, pause=("sh", "-c", command))
+    with run, pytest.raises(ClusterError, match=words):
+        pause(run)
+    run.journal.close()
+    assert run.left == []
+    assert whole(theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> None:
+    """Method: Ctrl-C, which the command itself sends to the lab when it has stopped the broker."""
+    script = f"kill -STOP {theirs.node(0).pid}; kill -INT $PPID; sleep 60"
+    run = begun(theirs, tmp_path, pause=("sh", "-c", script))
+    with pytest.raises(KeyboardInterrupt), run:
+        pause(run)
+    run.journal.close()
+    assert run.left == []
+    assert "undone: resume of node 0" in notes(run.history)
+    assert whole(theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_path: Path) -> None:
+    """Goal: the run is not made, and its user knows what is left to do. Method: a start that lies.
+
+    It is killed in truth, and started by the test.
+    """
+    scenario = made_up(killed, frozenset({"KILL"}))
+    there = look(theirs.bootstrap_servers)
+    commands = usual(theirs) | {"start": ("true",)}
+    begin = partial(ElsewhereRun, there.found, nodes_file(commands, start_timeout_s=2.0))
+    said: list[str] = []
+    outcome = prove(
+        scenario,
+        parameters_for(scenario, {}, there),
+        tmp_path / "run",
+        command="x",
+        control=False,
+        say=said.append,
+        begin=begin,
+    )
+    assert outcome.exit is Exit.NOT_MADE
+    assert "node 0 does not serve at" in outcome.verdict
+    assert "what was done to the cluster is not all undone: node 0 (kill)" in outcome.verdict
+    assert any("NOT UNDONE: node 0 (kill)" in line for line in said)
+    theirs.start_node(0)
+    with Driver(theirs.bootstrap_servers, "test") as driver:
+        left = [name for name in theirs.topic_names() or () if name.startswith("holdfast-prove-")]
+        assert len(left) == 1  # nobody was there to remove it
+        driver.perform(delete_topic(left[0]), node="controller")
+    assert any(f"NOT REMOVED: topic {left[0]}" in line for line in said)
+
+
+def killed(run: Run) -> None:
+    run.make_topic()
+    run.fault("KILL", 0)
+    run.start_node(0)
