@@ -107,7 +107,7 @@ class Run:
         self.cluster.environment = self.guard.environment
         self.starvation = Starvation(self.cluster)
         self.cluster.settles = False  # its network ends with this process, however that ends
-        self.begin_s = time.monotonic()
+        self.begin_s, self._start_s = time.monotonic(), parameters.start_s
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
 
@@ -129,13 +129,13 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
-            self.cluster.start(timeout_s=self.parameters.start_s)
+            self.cluster.start(timeout_s=self._start_s)
         except ClusterError as error:
             self._recorder.close()
             self.guard.close()
             raise LabError(f"the cluster did not start: {error}") from error
         ms = (time.monotonic() - self.begin_s) * 1000
-        self.note(f"{self.parameters.brokers} brokers{self.cluster.engine} serve, after {ms:.0f} ms")
+        self.note(f"{self.parameters.brokers} brokers{self.cluster.engine} serve after {ms:.0f} ms")
         self.starvation.start()
         return self
 
@@ -467,7 +467,7 @@ class Run:
         for node in nodes:
             try:
                 if wait:
-                    self.cluster.wait_serving(node, timeout_s=self.parameters.start_s)
+                    self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:
                 if self.cluster.state(node) == "dead":
                     self.check(f"{node} starts again", "it serves", str(error), kept=False)
