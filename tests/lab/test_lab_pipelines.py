@@ -19,7 +19,7 @@ from holdfast.lab import postgresql
 from holdfast.lab.guard import MARK, marked
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
-from holdfast.lab.pipelines import driver_process, postgresql_server, tables
+from holdfast.lab.pipelines import driver_process, driver_words, postgresql_server, tables
 from holdfast.lab.pipelines import pipeline as pipeline_module
 from holdfast.lab.pipelines.driver_process import DriverProcess
 from holdfast.lab.pipelines.pipeline import NOTHING_ELSE, ONCE, WHOLE, Pipeline
@@ -67,6 +67,26 @@ def test_a_row_that_is_strange_and_twice_is_strange() -> None:
 def test_many_differences_are_counted_and_some_shown() -> None:
     log = [Row(0, offset, None, None) for offset in range(1_200)]
     assert compare([], log) == "1,200 missing (P0 offset 0, P0 offset 1, P0 offset 2, ...)"
+
+
+def test_a_moment_is_drawn_within_what_a_function_takes_when_nothing_is_waited_for() -> None:
+    def said(place: str, lasted_ms: float) -> dict[str, object]:
+        return {"place": place, "when": "amid", "lasted_ms": lasted_ms}
+
+    first = said("stage", driver_words.UNKNOWN_MS)
+    assert driver_words.lasts_s([first]) == driver_words.UNKNOWN_MS / 1_000
+    told = [first, said("commit", 3.0), said("stage", 700.0), said("stage", 19_000.0)]
+    assert driver_words.lasts_s(told) == 0.7
+
+
+def test_tasks_that_died_are_counted_by_what_spark_says(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "26/11/28 04:28:05 ERROR TaskSchedulerImpl: Lost executor 0 on 127.0.0.1: Command exited\n"
+        "26/11/28 04:28:05 WARN TaskSetManager: Lost task 0.0 in stage 7.0 (TID 9)\n"
+        "04:28:06 WARN TaskSetManager: [queryId = 4403f] [batchId = 10] Lost task 0.0 in stage 2\n"
+    )
+    assert driver_words.lost_tasks(log) == 2
 
 
 class Seen:

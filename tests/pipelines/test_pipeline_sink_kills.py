@@ -6,13 +6,26 @@ that they name. The campaigns themselves run in `make soak`.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.lab.soak import latest_campaigns, sink_campaigns, sink_truth
+from holdfast.lab.postgresql import ServerError
+from holdfast.lab.soak import latest_campaigns, redis_server, sink_campaigns, sink_truth
+from holdfast.lab.soak.sink_endings import (
+    REFUSALS_MAX,
+    BrokenError,
+    Endings,
+    refuse_unless_fenced,
+)
 from holdfast.lab.soak.sink_kinds import CONTROL, SINKS, Sink
-from holdfast.lab.soak.sink_truth import Event
+from holdfast.lab.soak.sink_trial import PARTITIONS, ROWS_A_BATCH
+from holdfast.lab.soak.sink_truth import CHUNK, STEP_MS, Event, Row
+from holdfast.lab.soak.stateful_campaigns import ProofError
 from holdfast.pipelines.proving.holding import found
 from holdfast.pipelines.sinks.writing import SCHEMES
 
@@ -52,6 +65,28 @@ def test_a_table_is_spelt_as_the_truth_is() -> None:
     assert sink_truth.found("windows", [row, row]) == {("10000", "a", "2", None): 2}
 
 
+def test_what_a_table_has_shown_counts_though_it_is_gone() -> None:
+    once: Counter[Row] = Counter([("1",), ("2",)])
+    part: Counter[Row] = Counter([("1",)])
+    assert not sink_truth.shown([Counter(), part, once], once)
+    twice: Counter[Row] = Counter([("1",), ("1",)])
+    assert sink_truth.shown([twice, once], once) == Counter([("1",)])
+
+
+@pytest.mark.parametrize("makes", [sink_truth.last_rows, sink_truth.all_windows])
+def test_no_batch_may_be_left_out_of_an_upserted_table(makes: Any) -> None:
+    """Goal: what comes later does not write over all that a batch has written."""
+    chance, log, ends = random.Random(7), [], Counter[int]()
+    for number in range(4):
+        begin_ms = number * CHUNK * STEP_MS
+        for event in sink_truth.chunk(chance, number * CHUNK, begin_ms, PARTITIONS):
+            log.append(replace(event, offset=ends[event.partition]))
+            ends[event.partition] += 1
+    assert len({event.id for event in log}) == len(log) == 4 * CHUNK
+    for begin in range(0, len(log), ROWS_A_BATCH):
+        assert makes(log[:begin] + log[begin + ROWS_A_BATCH :]) != makes(log), begin
+
+
 @pytest.mark.slow
 def test_every_place_is_a_function() -> None:
     for place in (*latest_campaigns.PLACES, *(p for s in (*SINKS, CONTROL) for p in s.places)):
@@ -64,6 +99,13 @@ def test_every_target_of_write_has_its_campaigns() -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.name)
+def test_places_begin_with_the_tasks_and_end_with_the_commit(sink: Sink) -> None:
+    assert sink.places[0].endswith(".stage")
+    assert sink.places[-1].endswith(".commit")
+    assert set(sink.inner) <= set(sink.places[1:-1])
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.name)
 def test_a_run_kills_each_kind_and_two_at_places(sink: Sink) -> None:
     """Of ten runs of five kills each twenty or more are aimed: fifteen were promised."""
     for _ in range(20):
@@ -73,3 +115,84 @@ def test_a_run_kills_each_kind_and_two_at_places(sink: Sink) -> None:
         assert len(plan) == 5
         assert sum(aimed for _, aimed in plan) >= 2
         assert plan[-1][0] == "driver"
+
+
+@dataclass
+class Ended:
+    """Stands for a driver that has ended, with these words."""
+
+    said: str | None = None
+    killed: bool = False
+    disturbed: bool = False
+    unfinished: bool = False
+
+    def failure(self) -> dict[str, Any] | None:
+        return None if self.said is None else {"error": self.said, "unfinished": self.unfinished}
+
+    def tail(self) -> str:
+        return "the last lines of a log"
+
+
+def test_what_was_killed_explains_an_end() -> None:
+    endings = Endings()
+    for _ in range(2 * REFUSALS_MAX):
+        assert not endings.learn(Ended("x", killed=True), 3)
+        assert not endings.learn(Ended("x", disturbed=True), 3)
+    assert endings.failures == ["x"] * 2 * REFUSALS_MAX
+    assert not endings.refusals
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "holdfast.pipelines.planned.PlanError: rows would be missing",
+        "[STREAM_FAILED] (sqlite3.IntegrityError) UNIQUE constraint failed: rows.key",
+    ],
+)
+def test_drivers_that_end_by_themselves_are_a_broken_sink(said: str) -> None:
+    endings = Endings()
+    for _ in range(REFUSALS_MAX - 1):
+        endings.learn(Ended(said), 3)
+    assert endings.refusals == [said] * (REFUSALS_MAX - 1)
+    with pytest.raises(BrokenError, match="No driver goes on any more"):
+        endings.learn(Ended(said), 3)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "holdfast.pipelines.reading.access.ReadError: foo-0 at 7: nothing in 120 s",
+        "holdfast.pipelines.listing.ListingError: no broker answers",
+        "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back.",
+    ],
+)
+def test_a_machine_that_is_too_slow_is_no_broken_sink(said: str | None) -> None:
+    endings = Endings()
+    for _ in range(REFUSALS_MAX - 1):
+        endings.learn(Ended(said), 3)
+    with pytest.raises(ProofError, match="end by themselves"):
+        endings.learn(Ended(said), 3)
+    assert not endings.refusals
+
+
+def test_only_a_checkpoint_without_a_batch_may_be_removed() -> None:
+    endings = Endings()
+    unfinished = Ended("not empty", unfinished=True, disturbed=True)
+    assert endings.learn(unfinished, 0)
+    assert endings.unfinished == 1
+    with pytest.raises(BrokenError, match="has committed 2 batches"):
+        endings.learn(unfinished, 2)
+
+
+def test_who_was_replaced_has_to_say_so() -> None:
+    refuse_unless_fenced(Ended("holdfast.pipelines.fence.FencedError: query 'q' was taken over"))
+    for said in (None, "[Errno 2] No such file or directory"):
+        with pytest.raises(BrokenError, match="ended otherwise"):
+            refuse_unless_fenced(Ended(said))
+
+
+@pytest.mark.skipif(redis_server.program() is None, reason=redis_server.MISSING)
+def test_a_server_that_does_not_start_is_an_error_that_a_run_knows(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="Redis ended with 1"):
+        redis_server.RedisServer(tmp_path, "--nonsense", "1")

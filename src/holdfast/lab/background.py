@@ -100,12 +100,14 @@ _SINK_KILLS: Final = tuple(
         "latest_campaigns",
         "redis_server",
         "sink_campaigns",
+        "sink_endings",
         "sink_kinds",
         "sink_trial",
         "sink_truth",
     )
 )
 _KILLED: Final = (
+    "holdfast/lab/pipelines/driver_words.py",
     "holdfast/lab/pipelines/postgresql_server.py",
     "holdfast/lab/pipelines/process_trees.py",
 )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.lab.parameters import LabError
+from holdfast.lab.pipelines.driver_words import lasts_s, lost_tasks
 from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.lab.workload_processes import Lines, Process
 
@@ -58,6 +58,14 @@ class DriverProcess(Process):
     def is_there(self) -> bool:
         return len(self.told("at")) >= self._armed
 
+    def lasts_s(self) -> float:
+        """Return how long takes what it is at now, by what it has said of the times before."""
+        return lasts_s(self.told("at"))
+
+    def lost_tasks(self) -> int:
+        """Return how many tasks Spark has seen die, by its own log."""
+        return lost_tasks(self.log)
+
     def go(self) -> None:
         self.tell(json.dumps({"go": True}))
 
@@ -74,12 +82,14 @@ class DriverProcess(Process):
         super().kill()
         send(signal.SIGKILL, others)
 
-    def executor(self) -> int:
-        """Return the process that works for it. LabError: there is none."""
-        for pid in below(self._process.pid):
-            if "CoarseGrainedExecutorBackend" in command(pid):
-                return pid
-        raise LabError(f"{self.name} has no executor")
+    def executor(self) -> int | None:
+        """Return the process that works for it; None: there is none just now."""
+        executors = (
+            pid
+            for pid in below(self._process.pid)
+            if "CoarseGrainedExecutorBackend" in command(pid)
+        )
+        return next(executors, None)
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> None:

@@ -6,8 +6,10 @@ acknowledged, whenever it dies.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -31,15 +33,21 @@ def program() -> str | None:
 
 
 class RedisServer:
-    """A child of this process: who makes one ends it."""
+    """A child of this process: who makes one ends it.
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    `environment` is added to ours: a run marks what it starts, so that its guard may end it.
+    """
+
+    def __init__(
+        self, folder: Path, *settings: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         found = program()
         if found is None:
             raise ServerError(MISSING)
         (self.port,) = free_ports(1)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._log = folder / "log"
+        self._environment = {**os.environ, **(environment or {})}
         self._command = [
             found, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder),
             "--save", "", "--daemonize", "no", *(settings or SAFE),
@@ -55,13 +63,16 @@ class RedisServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=self._environment,
                 start_new_session=True,
             )
         wait_until(self._answers, timeout_s=TIMEOUT_S, what="Redis to start")
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text()
+        if self._process.poll() is not None:  # its port was taken meanwhile, say
+            said = self._log.read_text(errors="replace")
+            raise ServerError(f"Redis ended with {self._process.returncode}: {said[-2_000:]}")
         with closing(Redis(port=self.port, retry=Retry(NoBackoff(), 0))) as client:
             try:
                 return bool(client.ping())

@@ -2,7 +2,8 @@
 
 Owns two campaigns of `make soak` for each sink, one of rows and one of windows, and the control. A
 run is a cluster of three brokers, one topic, one table, and five kills: of the driver, of what
-works for it, of a broker, and of the database where there is one.
+works for it, of a broker, and of the database where there is one. Once in it a driver is replaced
+by another one, and goes on only then.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.lab.background import SINK_KILLS
+from holdfast.lab.guard import Guard
 from holdfast.lab.postgresql import ServerError
+from holdfast.lab.soak import sink_truth
 from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.sink_endings import BrokenError
 from holdfast.lab.soak.sink_kinds import CONTROL, SINKS, Sink
-from holdfast.lab.soak.sink_trial import RefusedError, Trial
+from holdfast.lab.soak.sink_trial import REPLACED, Trial
 from holdfast.lab.soak.stateful_campaigns import ProofError
 
 RUNS = 5  # of five kills, with rows and with windows: 50 a sink
@@ -55,27 +59,43 @@ def try_sink(
     trial = None
     try:
         with ExitStack() as stack:
+            guard = stack.enter_context(closing(Guard()))  # for a run that is killed itself
             cluster = LocalCluster.create(directory / "cluster", brokers=3, port=0, config=CONFIG)
+            cluster.environment = guard.environment
             stack.callback(_take_down, cluster)
             cluster.start()
             server = None
             if sink.server is not None:
-                server = stack.enter_context(sink.server(directory / "server"))
-            trial = Trial(directory, cluster, sink, server, query, seed=seed, options=options)
+                folder = directory / "server"
+                server = stack.enter_context(sink.server(folder, guard.environment))
+            trial = Trial(
+                directory,
+                cluster,
+                sink,
+                server,
+                query,
+                seed=seed,
+                options=options,
+                environment=guard.environment,
+            )
             stack.callback(trial.end)
             for kill in kills(trial):
                 one = kill()
                 done.append(one)  # what was done stays known if the next one fails
             trial.finish()
             found, expected = trial.found(), trial.expected()
+            shown = sink_truth.shown(trial.seen, expected)
     except (ProofError, ClusterError, ServerError) as error:
         return result | _told(trial, done) | {"verdict": str(error)}
-    except RefusedError as error:
-        told = {"kept": False, "verdict": f"No driver goes on any more: {error}"}
-        return result | _told(trial, done) | told
+    except BrokenError as error:
+        return result | _told(trial, done) | {"kept": False, "verdict": str(error)}
     said = [
         f"{word} {rows.total()}: {sorted(map(str, rows))[:3]}"
-        for word, rows in (("misses", expected - found), ("has too much", found - expected))
+        for word, rows in (
+            ("misses", expected - found),
+            ("has too much", found - expected),
+            ("has shown too much", shown),
+        )
         if rows
     ]
     text = "; ".join(said) or "Exactly the rows that plain Python computes from the log."
@@ -86,11 +106,16 @@ def try_sink(
 def _told(trial: Trial | None, done: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a row says of the way, kills counted by their kinds."""
     told: dict[str, Any] = {
-        "by_kind": dict(Counter(one["kind"] for one in done)),
+        "by_kind": dict(Counter(one["kind"] for one in done if one["kind"] != REPLACED)),
+        "replaced": sum(one["kind"] == REPLACED for one in done),
         "aimed": sum("at" in one for one in done),
     }
     if trial is not None:
-        told |= {"unfinished": trial.unfinished, "failures": trial.failures}
+        told |= {
+            "unfinished": trial.endings.unfinished,
+            "failures": trial.endings.failures,
+            "refusals": trial.endings.refusals,
+        }
     return told
 
 
@@ -100,10 +125,14 @@ def _take_down(cluster: LocalCluster) -> None:
 
 
 def kill_around(directory: Path, *, sink: Sink, query: str) -> dict[str, Any]:
-    """Kill one after the other; check the table at the end."""
+    """Kill one after the other, replace a driver between them; check the table at the end."""
 
     def kills(trial: Trial) -> list[Callable[[], dict[str, Any]]]:
-        return [partial(trial.kill, kind, aimed=aimed) for kind, aimed in _plan(sink)]
+        planned: list[Callable[[], dict[str, Any]]] = [
+            partial(trial.kill, kind, aimed=aimed) for kind, aimed in _plan(sink)
+        ]
+        planned.insert(random.SystemRandom().randrange(len(planned)), trial.replace)
+        return planned
 
     options: list[str] = []
     if random.SystemRandom().randrange(EXECUTORS_OF) == 0:

@@ -18,6 +18,7 @@ import sqlalchemy as sql
 from holdfast.lab.pipelines import postgresql_server
 
 Rows = list[dict[str, object]]
+Environment = Mapping[str, str]  # what a run marks its processes with
 
 
 class Server(Protocol):
@@ -34,6 +35,10 @@ class Server(Protocol):
 class Sink:
     """`target` and `places` are words for the driver. `{folder}` becomes the run's, `{url}` the
     server's. `read` gets the target, the table and the columns of its key.
+
+    Of the places the first is where tasks compute a batch's rows, the last one is a batch's commit,
+    from outside of any transaction. `inner` are those that a driver comes to also when it takes the
+    query over: it is brought to them through the commit.
     """
 
     name: str
@@ -41,7 +46,8 @@ class Sink:
     places: tuple[str, ...]
     read: Callable[[str, str, Sequence[str]], Rows]
     mode: str = "append"
-    server: Callable[[Path], AbstractContextManager[Server]] | None = None
+    inner: tuple[str, ...] = ()
+    server: Callable[[Path, Environment], AbstractContextManager[Server]] | None = None
     options: tuple[str, ...] = ()  # further words for the driver
 
 
@@ -98,15 +104,19 @@ def _from_redis(target: str, table: str, keys: Sequence[str]) -> Rows:
 
 
 @contextmanager
-def _redis(folder: Path) -> Iterator[Server]:
+def _redis(folder: Path, environment: Environment) -> Iterator[Server]:
     from holdfast.lab.soak.redis_server import RedisServer  # noqa: PLC0415 - as above
 
     folder.mkdir()
-    server = RedisServer(folder)
+    server = RedisServer(folder, environment=environment)
     try:
         yield server
     finally:
         server.kill()
+
+
+def _postgresql(_folder: Path, environment: Environment) -> AbstractContextManager[Server]:
+    return postgresql_server.running(environment)
 
 
 # -- entries -------------------------------------------------------------------------------------
@@ -128,11 +138,13 @@ SINKS = (
         name="sqlite",
         target="sqlite:///{folder}/table.db",
         places=(
+            f"{_SINKS}.sql_store:SqliteStore.stage",
             f"{_SINKS}.sql_store:SqliteStore.take_in",
             f"{_FENCE}.commit_batch",
             _DATABASE_COMMIT,
             f"{_SINKS}.sql_store:SqlStore.commit",
         ),
+        inner=(_DATABASE_COMMIT,),
         read=from_sql,
     ),
     Sink(
@@ -140,7 +152,8 @@ SINKS = (
         target="{url}",
         places=_POSTGRESQL,
         read=from_sql,
-        server=lambda _folder: postgresql_server.running(),
+        inner=(_DATABASE_COMMIT,),
+        server=_postgresql,
     ),
     Sink(
         name="postgresql-upsert",
@@ -148,7 +161,8 @@ SINKS = (
         places=_POSTGRESQL,
         read=from_sql,
         mode="upsert",
-        server=lambda _folder: postgresql_server.running(),
+        inner=(_DATABASE_COMMIT,),
+        server=_postgresql,
     ),
     Sink(
         name="parquet",
@@ -166,6 +180,7 @@ SINKS = (
             f"{_SINKS}.delta_store:DeltaStore.{name}"
             for name in ("stage", "_move_in", "_commit_owned", "_commit", "commit")
         ),
+        inner=(f"{_SINKS}.delta_store:DeltaStore._commit",),
         read=_from_delta,
     ),
     Sink(
@@ -174,8 +189,13 @@ SINKS = (
         places=(
             *(
                 f"{_SINKS}.iceberg.store:IcebergStore.{name}"
-                for name in ("stage", "_move_in", "_commit", "commit")
+                for name in ("stage", "_move_in", "_commit")
             ),
+            f"{_SINKS}.iceberg.catalog:OwnersCatalog.commit_table",
+            f"{_SINKS}.iceberg.store:IcebergStore.commit",
+        ),
+        inner=(
+            f"{_SINKS}.iceberg.store:IcebergStore._commit",
             f"{_SINKS}.iceberg.catalog:OwnersCatalog.commit_table",
         ),
         read=_from_iceberg,
@@ -190,6 +210,7 @@ SINKS = (
             f"{_SINKS}.key_value.store:run_one",
             f"{_SINKS}.key_value.store:RedisStore.commit",
         ),
+        inner=(f"{_SINKS}.key_value.store:run_one",),
         read=_from_redis,
         mode="upsert",
         server=_redis,

@@ -3,6 +3,9 @@
 Owns what a run does: it writes events in chunks, kills, waits until all is read where that tells
 something, and at last holds the table against the log. Events go on where a chunk ended; they jump
 only when all before was read, so that windows close and none of their events comes too late.
+
+A table that is only appended to is looked at whenever a driver has died, too: what it shows then
+that it must not have would be gone when the next one has swept.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.soak import sink_truth
 from holdfast.lab.soak.held_life import WAIT_S_MAX, HeldLife
+from holdfast.lab.soak.sink_endings import BrokenError, Endings, refuse_unless_fenced
 from holdfast.lab.soak.sink_kinds import Server, Sink
 from holdfast.lab.soak.sink_truth import Event
 from holdfast.lab.soak.stateful_campaigns import ProofError
@@ -38,11 +42,8 @@ BATCHES_MAX, AFTER_S_MAX = 2, 2.0  # before a kill at a random moment
 WHENS = ("before", "amid", "after")
 UNREAD_MAX = 3  # chunks: less than windows wait for
 TRIES_MAX = 10  # to come to a place, or to find somebody to kill
-REFUSALS_MAX = 3  # ends of drivers of which nobody was killed
-
-
-class RefusedError(Exception):
-    """A driver that nobody disturbs ends again and again, by what our own code says."""
+WARM = 3  # from this time on a driver's batches take as long as the ones before
+REPLACED = "replaced"
 
 
 class Trial:
@@ -58,7 +59,9 @@ class Trial:
         *,
         seed: int,
         options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = dict(environment or {})  # what the run's guard knows drivers by
         self._directory = directory
         self._cluster = cluster
         self._sink = sink
@@ -74,9 +77,8 @@ class Trial:
         self._written: Counter[int] = Counter()
         self._lives: list[HeldLife] = []
         self.checkpoint = directory / "checkpoint"
-        self.unfinished = 0  # checkpoints that were killed while Spark made them
-        self.failures: list[str] = []  # what drivers said that ended of a kill of something else
-        self._refusals: list[str] = []
+        self.endings = Endings()
+        self.seen: list[Counter[sink_truth.Row]] = []  # in the table, when a driver had died
         self._begins: dict[int, int] | None = None  # where a query at latest does
         self.topic = f"sinks-{os.getpid()}-{time.time_ns()}"
         settings = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -166,6 +168,7 @@ class Trial:
                 *self._options,
                 *options,  # the last word counts
             ],
+            self._environment,
         )
         self._lives.append(life)
         return life
@@ -179,21 +182,9 @@ class Trial:
         return self._start()
 
     def _learn_from(self, life: HeldLife | None) -> None:
-        """See why a driver has ended. RefusedError, ProofError: there is no going on."""
-        if life is None or life.killed:
-            return
-        told = life.failure() or {"error": f"It said nothing: {life.tail()}"}
-        if told.get("unfinished"):
+        """See why a driver has ended. BrokenError, ProofError: there is no going on."""
+        if life is not None and self.endings.learn(life, self.batches()):
             shutil.rmtree(self.checkpoint)  # as the words of a driver say
-            self.unfinished += 1
-        elif life.disturbed:
-            self.failures.append(str(told["error"])[:300])
-        else:
-            self._refusals.append(str(told["error"])[:1_000])
-        if len(self._refusals) >= REFUSALS_MAX:
-            if all(each.startswith("holdfast.") for each in self._refusals):
-                raise RefusedError(self._refusals[-1])
-            raise ProofError(f"Drivers end by themselves: {self._refusals}")
 
     def batches(self) -> int:
         """Return how many batches Spark has committed."""
@@ -221,7 +212,9 @@ class Trial:
             wait_until(over, timeout_s=WAIT_S_MAX, what="a driver to read all")
             if self.is_all_read():
                 return
-        raise ProofError(f"{TRIES_MAX} drivers have ended before all was read: {self.failures}")
+        raise ProofError(
+            f"{TRIES_MAX} drivers have ended before all was read: {self.endings.failures}"
+        )
 
     # -- kills -----------------------------------------------------------------------------------
 
@@ -235,14 +228,17 @@ class Trial:
             self.catch_up()  # a partition that stands still meanwhile must not come too late
         for _ in range(TRIES_MAX):
             life = self.alive()
-            if aimed or at:
+            if aimed or at or kind == "executor":
                 place = at or (choose(self._sink.places), choose(WHENS), choose((1, 2)))
-                life.arm(*place)
-                here, told = life.is_there, {"at": f"{place[1]} {place[0].partition(':')[2]}"}
+                if kind == "executor":  # elsewhere its tasks are done, or not begun
+                    place = (self._sink.places[0], "amid", WARM)
+                is_there = self._bring(life, *place)
+                told = {"at": f"{place[1]} {place[0].partition(':')[2]}"}
             else:
                 until = self.batches() + choose(range(BATCHES_MAX + 1))
-                here, told = partial(self._has_batches, life, until), {}
-            if not self._wait_for(here, life):
+                is_there = self._wait_for(partial(self._has_batches, life, until), life)
+                told = {}
+            if not is_there:
                 continue
             if told:
                 life.wait_for_its_moment()
@@ -255,6 +251,49 @@ class Trial:
                 return {"kind": kind, **told, **struck, "batches": self.batches()}
             life.go()
         raise ProofError(f"Nobody could be killed in {TRIES_MAX} tries: {kind}")
+
+    def _bring(self, life: HeldLife, place: str, when: str, times: int) -> bool:
+        """Have a driver come to a place of its sink; False: it has ended.
+
+        To an inner one in a batch's commit, for the same function takes the query over.
+        """
+        if place in self._sink.inner:
+            life.arm(self._sink.places[-1], "before", times)
+            if not self._wait_for(life.is_there, life):
+                return False
+            times = 1
+        life.arm(place, when, times)
+        if place in self._sink.inner:
+            life.go()
+        return self._wait_for(life.is_there, life)
+
+    def replace(self) -> dict[str, Any]:
+        """Have another driver take over from one that is about to commit; let that go on then.
+
+        BrokenError: it commits, or says something else than that it was replaced.
+        """
+        commit = self._sink.places[-1]
+        for _ in range(TRIES_MAX):
+            life = self.alive()
+            if not self._bring(life, commit, "before", self._chance.choice((1, 2))):
+                continue
+            life.disturbed = True
+            before, other = self.batches(), self._start()
+            over = lambda: other.ended() or self.batches() > before  # noqa: B023, E731 - as above
+            wait_until(over, timeout_s=WAIT_S_MAX, what=f"another driver: {other.tail()}")
+            if other.ended():
+                life.kill()
+                continue
+            life.arm(commit, "after", 1)
+            life.go()
+            over = lambda: life.ended() or life.is_there()  # noqa: B023, E731 - as above
+            wait_until(over, timeout_s=WAIT_S_MAX, what="a driver that was replaced to end")
+            if life.is_there():
+                raise BrokenError("A driver that was replaced has committed a batch")
+            life.kill()  # and what it has left
+            refuse_unless_fenced(life)
+            return {"kind": REPLACED, "batches": self.batches()}
+        raise ProofError(f"No driver could be replaced in {TRIES_MAX} tries")
 
     def _has_batches(self, life: HeldLife, until: int) -> bool:
         return bool(life.said("started")) and self.batches() >= until
@@ -300,11 +339,10 @@ class Trial:
         life.disturbed = True
         if kind == "driver":
             life.kill()
+            self._look()
             return {}
         if kind == "executor":
-            worker = life.kill_worker()
-            life.go()
-            return None if worker is None else {"killed": worker}
+            return self._strike_at_work(life)
         if kind == "broker":
             broker = self._chance.choice(self._cluster.broker_ids)
             self._cluster.kill(broker)
@@ -319,6 +357,27 @@ class Trial:
         threading.Event().wait(pause_s)
         self._server.start()
         return {"killed": self._sink.name.partition("-")[0]}
+
+    def _strike_at_work(self, life: HeldLife) -> dict[str, Any] | None:
+        """Kill what works for a driver. None: there is nobody, or no task of a batch died of it."""
+        before, lost = self.batches(), life.lost_tasks()
+        worker = life.kill_worker()
+        if worker is None:
+            return None
+        over = lambda: (  # noqa: E731 - a condition
+            life.ended()
+            or life.lost_tasks() > lost
+            or self.batches() > before
+            or self.is_all_read()  # the batch was over already
+        )
+        wait_until(over, timeout_s=WAIT_S_MAX, what=f"a batch to end: {life.tail()}")
+        died = life.lost_tasks() - lost
+        return {"killed": worker, "tasks": died} if died else None
+
+    def _look(self) -> None:
+        """Read a table that is only appended to, with no driver at work."""
+        if self._sink.mode == "append" and self.batches():
+            self.seen.append(self.found())
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -335,9 +394,13 @@ class Trial:
             self._learn_from(life)
 
     def found(self) -> Counter[sink_truth.Row]:
-        """Read the table."""
+        """Read the table. BrokenError: who reads such tables can't, with every server at work."""
         keys = sink_truth.KEYS_OF[self._query]
-        return sink_truth.found(self._query, self._sink.read(self._target, self._query, keys))
+        try:
+            read = self._sink.read(self._target, self._query, keys)
+        except Exception as error:  # whatever the format's own reader says
+            raise BrokenError(f"The table can't be read: {error!r}"[:1_000]) from error
+        return sink_truth.found(self._query, read)
 
     def expected(self) -> Counter[sink_truth.Row]:
         """Return what the log makes of the table."""

@@ -1,9 +1,11 @@
 """Events for the sinks of `write`, and what plain Python makes of the log that has them.
 
 Pure: chunks of events from a seed, and three small functions that say which rows a table must have.
-They share nothing with Spark or a sink. A key's events are all in one partition. Within a chunk an
-event may be late, by less than windows wait for; and so may a whole chunk beside the next one, as
-long as that does not jump: who writes a chunk that jumps knows that all before it was read.
+They share nothing with Spark or a sink. A key's events are all in one partition. Some keys come
+again and again; the others are a few events' own, so that a table that is upserted tells of each
+batch, whatever came later. Within a chunk an event may be late, by less than windows wait for; and
+so may a whole chunk beside the next one, as long as that does not jump: who writes a chunk that
+jumps knows that all before it was read.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ LATE_MS_MAX = 400
 JUMP_MS = 15_000  # more than windows wait for
 WINDOW_MS = 1_000
 DELAY_MS = 10_000
-KEYS = 12
+KEYS = 12  # that come again in every chunk
+OWN_OF = 2  # one event of so many has another key
+EVENTS_OF_OWN = 4  # as many events in a row have one such key, if they have one
 GONE_OF = 8  # one event of so many has no amount: its key is gone
 CLOSING_MS = 3_600_000
 
@@ -44,6 +48,8 @@ def chunk(chance: random.Random, first_id: int, begin_ms: int, partitions: int) 
     for number in range(CHUNK):
         at_ms = begin_ms + number * STEP_MS
         key = chance.randrange(KEYS)
+        if chance.randrange(OWN_OF) == 0:
+            key = KEYS + (first_id + number) // EVENTS_OF_OWN
         amount = None if chance.randrange(GONE_OF) == 0 else chance.randrange(1_000)
         event = Event(key % partitions, -1, at_ms, f"key-{key}", first_id + number, amount)
         made.append((at_ms + chance.randrange(LATE_MS_MAX), event))
@@ -89,6 +95,14 @@ def closed_windows(log: Iterable[Event]) -> Counter[Row]:
     seen = list(log)
     over_ms = max(event.at_ms for event in seen) - DELAY_MS
     return all_windows(e for e in seen if (e.at_ms // WINDOW_MS + 1) * WINDOW_MS <= over_ms)
+
+
+def shown(seen: Iterable[Counter[Row]], expected: Counter[Row]) -> Counter[Row]:
+    """Return what a table that is only appended to has shown at times, and must never have."""
+    found: Counter[Row] = Counter()
+    for there in seen:
+        found |= there - expected
+    return found
 
 
 TRUTH = {
