@@ -97,6 +97,7 @@ def test_what_would_be_done_is_shown_and_not_done(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_broker_is_killed_by_commands_and_the_verdict_is_as_ever(
@@ -116,6 +117,7 @@ def test_a_broker_is_killed_by_commands_and_the_verdict_is_as_ever(
     assert run("check", str(directory)).status == 0
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_ctrl_c_leaves_the_cluster_whole(theirs: LocalCluster, nodes: Path, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class End:
     def __init__(self, folder: Path) -> None:
         self.folder = self.history = folder
         self.topic = "t"
+        self.ends_told = None
         self.failed: list[str] = []
         self.reader_fails = False
         self.waits = 0  # in vain

@@ -31,6 +31,7 @@ class Told:
     def __init__(self, folder: Path) -> None:
         self.history = folder
         self.topic = "t"
+        self.ends_told = None
         self.said: list[tuple[Any, ...]] = []
         self.held: dict[str, Nodes] = {"t": {1: [1], 0: [0, 1]}, "other": {0: [1]}}
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {1: (1,), 0: (0, 1)}}

@@ -233,6 +233,7 @@ def notes(directory: Path) -> str:
     return "\n".join(event.text for event in events if isinstance(event, Note))
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_run_leaves_its_cluster_as_it_was(theirs: LocalCluster, tmp_path: Path) -> None:
@@ -269,6 +270,7 @@ def expect_told(outcome: Outcome) -> None:
     assert NOT_SEEN[0][1] in text
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.parametrize(
@@ -294,6 +296,7 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
     assert whole(theirs)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> None:
@@ -308,6 +311,7 @@ def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> 
     assert whole(theirs)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_path: Path) -> None:

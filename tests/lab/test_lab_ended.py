@@ -15,7 +15,13 @@ from holdfast.cluster.network import possible
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab, has_network, has_nodes
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.turns,
+    pytest.mark.serial,
+    pytest.mark.slow,
+    pytest.mark.process,
+    pytest.mark.timeout(300),
+]
 BOUND_S = 60.0
 
 

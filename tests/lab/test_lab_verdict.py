@@ -54,7 +54,7 @@ def prove(
 ) -> Outcome:
     """Prove the made-up scenario; its parts' histories are these."""
 
-    def run_part(part: Part, base: Parameters, directory: Path, _say: object) -> PartResult:
+    def run_part(part: Part, base: Parameters, directory: Path, *_: object) -> PartResult:
         if part.name not in stories:
             raise LabError("the cluster did not start")
         evidence = judge(stories[part.name].events)

@@ -220,6 +220,7 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
     )
     run: Any = object.__new__(Run)
     run.topic = "foo"
+    run.parameters = SimpleNamespace(early_watermark={"early_watermark": True})
     run.allowed = SimpleNamespace(has_create_time=lambda topic: topic == "foo")
     run.start_reader("a", until_end=True)
     run.start_reader("b", topic="appended")
@@ -229,7 +230,7 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
         "a": {"until_end": True, **own},
         "b": {"topic": "appended"},
         "consumer": {"statistics": "c", **own},
-        "raw-reader": own,
+        "raw-reader": {"early_watermark": True, **own},
     }
 
 

@@ -81,6 +81,7 @@ ELSEWHERE_SCENARIOS: Final = (
     *_ELSEWHERE,
     "holdfast/clients/group_changes.py",
     "holdfast/clients/log_offsets.py",
+    "holdfast/cluster/networked.py",
 )
 # Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
 DRIVER: Final = (
