@@ -42,6 +42,7 @@ BATCHES_MAX, AFTER_S_MAX = 2, 2.0  # before a kill at a random moment
 WHENS = ("before", "amid", "after")
 UNREAD_MAX = 3  # chunks: less than windows wait for
 TRIES_MAX = 10  # to come to a place, or to find somebody to kill
+AT_WORK_MAX = 30  # to kill somebody with a task: of three one has
 WARM = 3  # from this time on a driver's batches take as long as the ones before
 REPLACED = "replaced"
 
@@ -226,7 +227,7 @@ class Trial:
         choose = self._chance.choice
         if kind == "broker":
             self.catch_up()  # a partition that stands still meanwhile must not come too late
-        for _ in range(TRIES_MAX):
+        for _ in range(AT_WORK_MAX if kind == "executor" else TRIES_MAX):
             life = self.alive()
             if aimed or at or kind == "executor":
                 place = at or (choose(self._sink.places), choose(WHENS), choose((1, 2)))
@@ -250,7 +251,7 @@ class Trial:
             if struck is not None:
                 return {"kind": kind, **told, **struck, "batches": self.batches()}
             life.go()
-        raise ProofError(f"Nobody could be killed in {TRIES_MAX} tries: {kind}")
+        raise ProofError(f"Nobody could be killed, however often it was tried: {kind}")
 
     def _bring(self, life: HeldLife, place: str, when: str, times: int) -> bool:
         """Have a driver come to a place of its sink; False: it has ended.

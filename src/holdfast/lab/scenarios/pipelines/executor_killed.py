@@ -14,7 +14,7 @@ from holdfast.lab.pipelines.tables import FilesTable
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 
-TRIES_MAX = 10
+TRIES_MAX = 30
 
 
 def kill_executor(run: Run, pipeline: Pipeline, when: str) -> None:
