@@ -192,6 +192,7 @@ def test_who_was_replaced_has_to_say_so() -> None:
             refuse_unless_fenced(Ended(said))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(redis_server.program() is None, reason=redis_server.MISSING)
 def test_a_server_that_does_not_start_is_an_error_that_a_run_knows(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="Redis ended with 1"):
