@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.prove_replay import attempt, drawn
+from holdfast.cli.proving.prove_replay import attempt, drawn
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
 from holdfast.lab.background import NETWORK_SCENARIOS, SIMULATOR, SOURCE, Results, Row

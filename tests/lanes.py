@@ -13,8 +13,8 @@
 
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
 slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
-cores, which gives way to all others: first it takes what starts no processes, while the others wait
-for theirs, and then what is not serial.
+cores, which gives way to all others, works while they wait for their processes, and takes nothing
+serial: so Spark's tests, the longest line, begin at once.
 """
 
 from __future__ import annotations
@@ -156,9 +156,8 @@ class Lanes:
 
             def _assign_work_unit(self, node: Any) -> None:
                 if number(node.gateway.id) >= cores():
-                    left = [name for name in self.workqueue if not name.startswith(SERIAL)]
-                    pure = (name for name in left if not name.startswith(PROCESSES))
-                    found = next(pure, left[0] if left else None)
+                    left = (name for name in self.workqueue if not name.startswith(SERIAL))
+                    found = next(left, None)
                     if found is None:
                         node.shutdown()
                         return

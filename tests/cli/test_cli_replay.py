@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.cli import prove_replay
+from holdfast.cli.proving import prove_replay
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli import prove_all
+from holdfast.cli.proving import prove_all
 from holdfast.cluster import ClusterError
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit

@@ -212,7 +212,7 @@ def prepared(
     try:
         found = load_scenario(name)
         if place.is_given:
-            from holdfast.cli import prove_elsewhere  # noqa: PLC0415 - hardly anyone comes here
+            from holdfast.cli.proving import prove_elsewhere  # noqa: PLC0415 - hardly anyone comes here
 
             told = given | ({"config": config} if config else {})
             parameters, begin = prove_elsewhere.prepared(
@@ -229,7 +229,7 @@ def prepared(
 
 def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:
     """Run every scenario on these engines, and end with what they come to."""
-    from holdfast.cli import prove_all  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.cli.proving import prove_all  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
     from holdfast.lab.parameters import APACHE, EMBEDDED, LabError  # noqa: PLC0415 - as above
@@ -270,7 +270,7 @@ def replay(
     as_json: bool,
 ) -> NoReturn:
     """Replay a plan of the simulator, and end with what came of it."""
-    from holdfast.cli import prove_replay  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.cli.proving import prove_replay  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
 
     strange = [*(given.keys() - {"seed", "engine"}), *(["config"] if config else [])]

@@ -1,0 +1,1 @@
+"""What `holdfast prove` does besides one scenario on a cluster of its own."""
