@@ -50,14 +50,14 @@ SLOWEST := --durations 15 --durations-min 5
 # Hundreds of nodes are started: each would compile its modules again where nothing may be kept.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-test: $(VENV)/.classes ## the test suite; of its longest tests a third, another one with each state of the code
+test: $(VENV)/.classes ## the test suite; of its longest tests a third, drawn from the code
 	@$(PYTEST) -m "not apache" -n auto --in-turns $(SLOWEST) $(ARGS)
 
 test-whole: $(VENV)/.classes ## the whole test suite
 	@$(PYTEST) -m "not apache" -n auto $(SLOWEST) $(ARGS)
 
 quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
-	@HOLDFAST_TEST_CHUNKS=4 $(PYTEST) -m "not apache and not process" -n logical $(SLOWEST) $(ARGS)
+	@HOLDFAST_TEST_CHUNKS=3 $(PYTEST) -m "not apache and not process" -n logical $(SLOWEST) $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \

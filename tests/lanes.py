@@ -8,8 +8,8 @@
 - `slow`: over 250 ms, of CPU time where no process is started: a worker may have to wait for its
   turn. A run says at its end whose mark is not true.
 
-- `turns`: it is long, and one of many of its kind. With `--in-turns` (`make test`) a third of these
-  run, another third with each state of the code, as fresh seeds do; without it all of them.
+- `turns`: it is long. With `--in-turns` (`make test`) a third of these run, which is drawn from the
+  code of src as fresh seeds are; without it all of them.
 
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
 slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
@@ -45,7 +45,7 @@ PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
 GIVE_WAY_MOST = 19
 PATIENCE_S = 1800  # with who gives way to all others, in the place of a test's own bound
-TURNS = 3  # states of the code in which each test of `turns` runs once
+TURNS = 3  # of the tests marked `turns` a run takes one in so many
 SERIAL = "serial"
 PROCESSES = "processes of "
 

@@ -27,7 +27,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-pytestmark = [pytest.mark.turns, pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(400)]
 
 NODES = {
     "log.cleaner.backoff.ms": "20",

@@ -33,12 +33,7 @@ BROKERS = {0, 1, 2}
 PRODUCE_VERSION = 9
 SESSION = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
 
-pytestmark = [
-    pytest.mark.turns,
-    pytest.mark.serial,
-    pytest.mark.slow,
-    pytest.mark.timeout(4 * PATIENCE_S),
-]
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_S)]
 
 
 @pytest.fixture

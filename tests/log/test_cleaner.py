@@ -404,6 +404,7 @@ def test_a_round_that_is_given_up_is_put_right_at_once_and_tried_again(refused: 
     virtual(body)
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["close", "delete", "cut", "stops being compacted", "kill"])
 @pytest.mark.parametrize("steps", range(0, 40, 3))

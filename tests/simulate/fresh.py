@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.lab.background import fingerprint
 
-CHUNKS: Final = int(os.environ.get("HOLDFAST_TEST_CHUNKS", "6"))  # `make quick` takes fewer
+CHUNKS: Final = int(os.environ.get("HOLDFAST_TEST_CHUNKS", "4"))  # `make quick` takes fewer
 SEEDS: Final = 5  # each
 _NAME: Final = "HOLDFAST_TEST_FIRST_SEED"  # others, on purpose
 FIRST: Final = int(os.environ.get(_NAME) or int(fingerprint(["."])[:10], 16))
