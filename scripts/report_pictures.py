@@ -17,19 +17,20 @@ import holdfast.lab.report
 
 LAYOUT = "middle"  # of the three that a report has: it can be read in a column of text
 TEMPLATES = Path(holdfast.lab.report.__file__).parent / "templates"
-# A rule's selector, where it is about what stands in a drawing.
-OF_DRAWINGS = re.compile(
-    r"^(?:svg text|path\.|\.(?:axis|grid|line|band|refused|unknown|peak|mark|cross|"
-    r"leaderless|leads|insync|outsync|noleader|standstill|hatch|crossed|claims|"
-    r"node-|link-))"
-)
+SELECTOR = re.compile(r"([^{}]+)\{")
 
 
-def style() -> str:
-    """Return what the stylesheet says of drawings: colours by name, light and dark, and rules."""
+def style(drawing: str) -> str:
+    """Return the stylesheet's colours, light and dark, and its rules for what a drawing has."""
     text = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     colours = text[: text.index("* { box-sizing")]
-    rules = [line for line in text.splitlines() if OF_DRAWINGS.match(line)]
+    drawn = {name for names in re.findall(r'class="([^"]*)"', drawing) for name in names.split()}
+    rules = [
+        line
+        for line in text[len(colours) :].splitlines()
+        for what in [" ".join(SELECTOR.findall(line))]
+        if "svg text {" in line or drawn.intersection(re.findall(r"\.([a-z][\w-]*)", what))
+    ]
     return "\n".join([colours.rstrip(), *rules, ".paper { fill: var(--paper); }"])
 
 
@@ -62,10 +63,11 @@ def alone(drawing: str, patterns: str) -> str:
     assert box is not None, "a drawing without a size"
     width, height = box[1], box[2]
     begin = drawing.index(">") + 1
-    head = drawing[: begin - 1].replace(f"chart {LAYOUT}", "drawing")
+    head = drawing[: begin - 1].replace(f'class="chart {LAYOUT}" ', "")
     head = f'{head} xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">'
+    whole = patterns + drawing[begin:]
     paper = f'<rect class="paper" width="{width}" height="{height}"/>'
-    return f"{head}<style>\n{style()}\n</style>{patterns}{paper}{drawing[begin:]}\n"
+    return f"{head}<style>\n{style(whole)}\n</style>{patterns}{paper}{drawing[begin:]}\n"
 
 
 def main() -> int:
