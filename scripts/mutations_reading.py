@@ -49,6 +49,14 @@ READING: tuple[Mutation, ...] = (
         tests=EPOCH_TESTS,
     ),
     one(
+        "reading: a time is believed of a leader by the epoch of the record",
+        "after an election no time is found; and who was cut off says that nothing is so late",
+        LISTING,
+        "            leader = leading.get(partition, answer)\n",
+        "            leader = answer._replace(why='')\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
         "reading: a leader of an epoch of before is asked all the same",
         "it was cut off",
         CLIENT,

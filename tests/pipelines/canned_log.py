@@ -294,17 +294,30 @@ class CannedLog(AbstractContextManager["CannedLog"]):
     def _offsets(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
-            told = [
-                ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index,
-                    error_code=self._refusal(node, one.current_leader_epoch),
-                    offset=self.start if one.timestamp == EARLIEST else self._readable(node),
-                    leader_epoch=self._led(node)[1],
+            told = []
+            for one in topic.partitions:
+                offset, epoch = self._offset_at(node, one.timestamp)
+                told.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=one.partition_index,
+                        error_code=self._refusal(node, one.current_leader_epoch),
+                        offset=offset,
+                        leader_epoch=epoch,
+                    )
                 )
-                for one in topic.partitions
-            ]
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=told))
         return ListOffsetsResponse(topics=topics)
+
+    def _offset_at(self, node: int, timestamp: int) -> tuple[int, int]:
+        """Return an offset; and the leader's epoch, or of a time that of the batch, as Kafka."""
+        if timestamp < 0:
+            offset = self.start if timestamp == EARLIEST else self._readable(node)
+            return offset, self._led(node)[1]
+        for entry in self.entries:
+            header = read_header(entry.data)
+            if timestamp <= header.max_timestamp and entry.last < self._readable(node):
+                return entry.first, header.leader_epoch
+        return -1, -1
 
     def _readable(self, node: int) -> int:
         if node in self.cut_off:

@@ -61,10 +61,10 @@ def way(request: pytest.FixtureRequest) -> tuple[tuple[str, str], ...]:
     return WAYS[request.param]
 
 
-def write(log: CannedLog, batches: int, epoch: int) -> None:
+def write(log: CannedLog, batches: int, epoch: int, at_ms: int = 5) -> None:
     """Write so many batches of ten records, each a fetch of its own."""
     for _ in range(batches):
-        records = [Record(b"%d" % epoch, b"%d" % number, 5) for number in range(10)]
+        records = [Record(b"%d" % epoch, b"%d" % number, at_ms) for number in range(10)]
         log.add(build_batch(records, base_offset=log.end, leader_epoch=epoch))
 
 
@@ -307,6 +307,25 @@ def test_the_end_of_a_log_is_asked_of_its_newest_leader(log: CannedLog, option: 
         reader = planning(log)
         reader.prepareForTriggerAvailableNow()
         assert reader.latestOffset(at(0, 1, log), ReadAllAvailable()) == at(60, 2, log)
+
+
+@pytest.mark.parametrize(("at_ms", "offset"), [(5, 0), (9, 30), (10, 60)])
+def test_a_time_is_looked_up_by_the_newest_leader_whose_records_are_older(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch, at_ms: int, offset: int
+) -> None:
+    """With a record its own epoch is told: that of its leader at the time, not of who leads now.
+
+    Who was cut off lacks what came since, and says of its time that no record is that late. Seen to
+    fail: each record of before the last election was waited for in vain; and that was believed.
+    """
+    monkeypatch.setattr(listing_module, "WAIT_S", 5.0)
+    write(log, 3, 1)
+    log.elect(1, 2)
+    write(log, 3, 2, at_ms=9)
+    late = {"startingTimestamp": str(at_ms), "startingOffsetsByTimestampStrategy": "latest"}
+    for cut_off in ({}, {0: CutOff(epoch=1, readable=30)}):
+        log.cut_off = cut_off
+        assert planning(log, **late).initialOffset()[TOPIC][str(NUMBER)] == offset
 
 
 def test_epochs_of_another_topic_make_nobody_an_old_leader(log: CannedLog) -> None:
