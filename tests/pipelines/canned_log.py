@@ -56,6 +56,7 @@ from holdfast.wire.well_known import EARLIEST
 
 TOPIC = "canned"
 NUMBER = 0
+FIRST_SILENT = 100  # the id of a node that says nothing; others count from 0
 FIRST_OF_OURS = FetchRequest.MIN_VERSION
 _HEAD = Layout(">hhi")  # API, version, correlation id
 _OLD_FETCH = Layout(f">iiiiih{len(TOPIC)}siiqi")
@@ -127,6 +128,8 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.cut_off: dict[int, CutOff] = {}
         self.lacks_epochs: dict[int, int] = {}  # by node: what it has heard nothing of, and later
         self.refusals_of_epochs = 0  # so many questions where an epoch ends come too early
+        self.epoch_refusal = ErrorCode.UNKNOWN_LEADER_EPOCH  # what is said of those
+        self.silent_ports: list[int] = []  # of brokers that metadata name first, and nobody hears
         self.epochs_asked: list[tuple[int, int]] = []  # by node: where this epoch ends
         self.ids_on: dict[int, bytes] = {}  # nodes that know another topic of the name
         self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
@@ -269,12 +272,14 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         return 0 if node in {leader, self.follower} else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _metadata(self, node: int, request: MetadataRequest) -> MetadataResponse:
+        ours = (one.getsockname()[1] for one in self._listeners)
+        named = [*enumerate(self.silent_ports, FIRST_SILENT), *enumerate(ours)]
         brokers = [
-            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.getsockname()[1])
-            for number, one in enumerate(self._listeners)
+            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
+            for number, port in named
         ]
         leader, epoch = self._led(node)
-        nodes = list(range(len(brokers)))
+        nodes = list(range(len(self._listeners)))
         partition = MetadataResponsePartition(
             partition_index=NUMBER, leader_id=leader, leader_epoch=epoch, replica_nodes=nodes,
             isr_nodes=nodes,
@@ -335,7 +340,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                 refusal = self._refusal(node, one.current_leader_epoch)
                 if self.refusals_of_epochs:
                     self.refusals_of_epochs -= 1
-                    refusal = ErrorCode.UNKNOWN_LEADER_EPOCH
+                    refusal = self.epoch_refusal
                 epoch, end = (-1, -1) if refusal else self._epoch_end(one.leader_epoch)
                 told.append(
                     EpochEndOffset(
