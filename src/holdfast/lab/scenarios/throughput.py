@@ -14,7 +14,7 @@ from holdfast.judge.groups.verdict import Commits
 from holdfast.judge.history import Acknowledged, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.group import Group
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import GROUP_SESSION, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -98,7 +98,12 @@ SCENARIO = Scenario(
         "measured, not asserted. What is checked is that everything is acknowledged, and processed "
         "once. In the control there are twelve partitions, and half of the consumers have none."
     ),
-    defaults=Parameters(commits=Commits.AFTER, partitions=MEMBERS),
+    defaults=Parameters(
+        commits=Commits.AFTER,
+        partitions=MEMBERS,
+        # So many processes are busier than a lab's short session allows for; nobody dies here.
+        config={GROUP_SESSION: "45000"},
+    ),
     parts=(
         Part(name="main", title="acks=all, three copies", steps=steps),
         Part(
