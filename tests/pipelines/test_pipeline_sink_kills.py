@@ -124,11 +124,16 @@ def test_who_aims_at_a_commit_does_not_meet_tasks(
 ) -> None:
     """The first place is where tasks compute rows: nothing is committed there."""
     places: list[str] = []
+
+    def bring(_life: object, place: str, *_: object) -> bool:
+        places.append(place)
+        return True
+
     trial = object.__new__(Trial)
     trial._sink, trial._chance = sink, random.SystemRandom()
     life = SimpleNamespace(wait_for_its_moment=lambda: None, ended=lambda: False)
     monkeypatch.setattr(trial, "alive", lambda: life)
-    monkeypatch.setattr(trial, "_bring", lambda _life, place, *_: not places.append(place))
+    monkeypatch.setattr(trial, "_bring", bring)
     monkeypatch.setattr(trial, "_strike", lambda *_: {})
     monkeypatch.setattr(trial, "batches", lambda: 0)
     for _ in range(100):
