@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from holdfast.judge.history import Acknowledged, Delivered, Send
 from holdfast.lab.scenarios.arrival_times import READER, arrivals
 from holdfast.lab.scenarios.payload_curve import spell_of
 from holdfast.lab.scenarios.replication_price import latencies
-from holdfast.lab.steps.sizes import between, bytes_between
+from holdfast.lab.steps.sizes import between, bytes_between, grown
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
@@ -101,6 +102,14 @@ def test_the_kernel_counts_what_one_broker_sends_another() -> None:
             other.sendall(b"x" * 1234)
             assert len(dialled.recv(1234, socket.MSG_WAITALL)) == 1234
             after = bytes_between(run)
-    assert before is not None
-    assert after is not None
-    assert after - before == {(1, 0): 1234}
+    assert grown(before, after) == 1234
+
+
+def test_what_an_ended_connection_has_got_is_not_counted() -> None:
+    """Another one that was opened in its place has begun at nought."""
+    before = Counter({(0, 1): 100, (1, 0): 5})
+    assert grown(before, Counter({(0, 1): 100, (1, 0): 45, (2, 0): 7})) == 47
+    assert grown(before, Counter({(0, 1): 90, (1, 0): 500})) is None
+    assert grown(before, Counter({(0, 1): 900})) is None
+    assert grown(None, before) is None
+    assert grown(before, None) is None

@@ -16,7 +16,7 @@ from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.arrival_times import figures
 from holdfast.lab.steps.moving import Mover
-from holdfast.lab.steps.sizes import bytes_between, replica_sizes
+from holdfast.lab.steps.sizes import bytes_between, grown, replica_sizes
 from holdfast.lab.steps.usual import bring_back
 from holdfast.lab.steps.wants import preferred
 
@@ -40,16 +40,10 @@ class Stretch:
     took_ms: list[float]  # from handing an event to the producer to its acknowledgement
 
     def row(self) -> list[str]:
-        sent = "not counted" if self.between is None else f"{self.between / self.log:.2f}"
+        log = max(1, self.log)  # that there is none is a failed check
+        sent = "not counted" if self.between is None else f"{self.between / log:.2f}"
         count, median, most, *_ = figures(self.took_ms)
-        return [
-            str(self.copies),
-            count,
-            f"{self.disks / self.log:.2f}",
-            sent,
-            median,
-            most,
-        ]
+        return [str(self.copies), count, f"{self.disks / log:.2f}", sent, median, most]
 
 
 def steps(run: Run, copies: Sequence[int]) -> None:
@@ -103,7 +97,7 @@ def measured(run: Run, copies: int) -> Stretch:
     run.steady(worker)
     worker.stop()
     after = wait_copied(run, copies)
-    received = bytes_between(run)
+    sent = grown(between, bytes_between(run))
     log, disks = ends_of(run, after), sum(after.values())
     log -= ends_of(run, before)
     disks -= sum(before.values())
@@ -113,9 +107,6 @@ def measured(run: Run, copies: int) -> Stretch:
         f"{disks:,} of {log:,}",
         kept=disks == copies * log > 0,
     )
-    sent = None
-    if between is not None and received is not None:
-        sent = sum((received - between).values())
     return Stretch(copies, log, disks, sent, latencies(events_of([worker.history]), since_ms))
 
 

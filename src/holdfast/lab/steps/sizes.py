@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster.layout import NodeRecord
 from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
+Received = Counter[tuple[int, int]]  # bytes, by who dialled and who was dialled
 _RECEIVED = re.compile(r"\bbytes_received:(\d+)")
 _OWNER = re.compile(r"\bpid=(\d+)")
 
@@ -36,7 +37,7 @@ def replica_sizes(run: Run) -> dict[tuple[int, int], int]:
     return found
 
 
-def bytes_between(run: Run) -> Counter[tuple[int, int]] | None:
+def bytes_between(run: Run) -> Received | None:
     """Return what each broker has received so far over connections to another's port.
 
     By who dialled and who was dialled: followers dial leaders, and fetch. Counted by the kernel,
@@ -52,21 +53,21 @@ def bytes_between(run: Run) -> Counter[tuple[int, int]] | None:
     return between(told.stdout.splitlines(), brokers) if told.returncode == 0 else None
 
 
-def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Counter[tuple[int, int]]:
+def grown(before: Received | None, after: Received | None) -> int | None:
+    """Return how much more has come; None: not counted, as of connections that have ended since."""
+    if before is None or after is None or any(after[pair] < before[pair] for pair in before):
+        return None
+    return after.total() - before.total()
+
+
+def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Received:
     """Sum up what `ss` says, a connection a line, of those from one broker to another."""
     by_pid = {node.pid: node.id for node in brokers}
     by_address = {node.address: node.id for node in brokers}
-    return Counter(_summed(lines, by_pid, by_address))
-
-
-def _summed(
-    lines: Iterable[str], by_pid: Mapping[int | None, int], by_address: Mapping[str, int]
-) -> dict[tuple[int, int], int]:
-    found: dict[tuple[int, int], int] = {}
+    found: Received = Counter()
     for dialler, peer, count in _connections(lines):
         if dialler in by_pid and peer in by_address:
-            pair = by_pid[dialler], by_address[peer]
-            found[pair] = found.get(pair, 0) + count
+            found[by_pid[dialler], by_address[peer]] += count
     return found
 
 
