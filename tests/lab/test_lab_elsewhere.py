@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from holdfast.clients.blocking_driver import Driver
-from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster import LocalCluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
 from holdfast.judge.history import Note
@@ -238,23 +238,35 @@ def notes(directory: Path) -> str:
 @pytest.mark.serial
 def test_a_run_leaves_its_cluster_as_it_was(theirs: LocalCluster, tmp_path: Path) -> None:
     """Goal: a verdict as on a cluster of one's own, which says what it does not rest on."""
-    scenario, there = made_up(one_paused), look(theirs.bootstrap_servers)
-    parameters = parameters_for(scenario, {}, there)
-    begin = partial(ElsewhereRun, there.found, nodes_file(usual(theirs)))
     said: list[str] = []
-    outcome = prove(
-        scenario,
-        parameters,
-        tmp_path / "run",
-        command="x",
-        control=False,
-        say=said.append,
-        begin=begin,
-    )
+    outcome = proved(theirs, tmp_path, made_up(one_paused), said.append)
     assert outcome.exit is Exit.KEPT, "\n".join(said)
     expect_told(outcome)
     assert whole(theirs)
     expect_told(judge_again(tmp_path / "run"))
+
+
+def proved(
+    cluster: LocalCluster,
+    directory: Path,
+    scenario: Scenario,
+    say: Callable[[str], None],
+    *,
+    start_timeout_s: float = BOUND_S,
+    **other: tuple[str, ...],
+) -> Outcome:
+    """Prove a scenario on it, without its control, as `begun` begins a run."""
+    there = look(cluster.bootstrap_servers)
+    file = nodes_file(usual(cluster) | other, start_timeout_s=start_timeout_s)
+    return prove(
+        scenario,
+        parameters_for(scenario, {}, there),
+        directory / "run",
+        command="x",
+        control=False,
+        say=say,
+        begin=partial(ElsewhereRun, there.found, file),
+    )
 
 
 def expect_told(outcome: Outcome) -> None:
@@ -289,10 +301,27 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
     monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
     command = script.format(pid=theirs.node(0).pid)
     run = begun(theirs, tmp_path, timeout_s=4.0, pause=("sh", "-c", command))
-    with run, pytest.raises(ClusterError, match=words):
+    with run, pytest.raises(LabError, match=words):
         pause(run)
     run.journal.close()
-    assert run.left == []
+    assert run.left == run.checks == []
+    assert whole(theirs)
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize("script", ["exit 7", "true"])
+def test_a_command_that_fails_breaks_no_promise(
+    theirs: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Goal: not made, never broken. Method: a kill that fails, and one that does nothing."""
+    monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
+    said: list[str] = []
+    scenario = made_up(killed, frozenset({"KILL"}))
+    outcome = proved(theirs, tmp_path, scenario, said.append, kill=("sh", "-c", script))
+    assert outcome.exit is Exit.NOT_MADE, "\n".join(said)
+    assert "The run could not be made: `sh -c " in outcome.verdict
     assert whole(theirs)
 
 
@@ -319,19 +348,10 @@ def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_pa
 
     It is killed in truth, and started by the test.
     """
-    scenario = made_up(killed, frozenset({"KILL"}))
-    there = look(theirs.bootstrap_servers)
-    commands = usual(theirs) | {"start": ("true",)}
-    begin = partial(ElsewhereRun, there.found, nodes_file(commands, start_timeout_s=2.0))
     said: list[str] = []
-    outcome = prove(
-        scenario,
-        parameters_for(scenario, {}, there),
-        tmp_path / "run",
-        command="x",
-        control=False,
-        say=said.append,
-        begin=begin,
+    scenario = made_up(killed, frozenset({"KILL"}))
+    outcome = proved(
+        theirs, tmp_path, scenario, said.append, start_timeout_s=2.0, start=("true",)
     )
     assert outcome.exit is Exit.NOT_MADE
     assert "node 0 does not serve at" in outcome.verdict

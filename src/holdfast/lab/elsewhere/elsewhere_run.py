@@ -19,13 +19,13 @@ from holdfast.clients.workload.recorder import EventT
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
-from holdfast.cluster.layout import WaitError
+from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.groups.history import GroupExpected
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.workload_processes import HistoryTail
@@ -42,6 +42,17 @@ NOT_SEEN: Final = (
     ["its brokers' logs", "why one did what it did stands there, and nowhere here"],
     ["its controllers", "none was looked at; a broker that is one as well was hurt as both"],
 )
+
+
+class Theirs(ElsewhereCluster):
+    """Brokers of a run. That their owner's command fails says nothing of what they keep."""
+
+    def wait_signalled(self, node_id: int, signal: str, *, timeout_s: float | None = None) -> None:
+        """As the cluster does. LabError, where a node of the lab's own would have to be broken."""
+        try:
+            super().wait_signalled(node_id, signal, timeout_s=timeout_s)
+        except ClusterError as error:
+            raise LabError(str(error)) from error
 
 
 class ElsewhereRun(Run):
@@ -69,7 +80,7 @@ class ElsewhereRun(Run):
 
     def make_cluster(self, directory: Path) -> Cluster:
         # What commands start, brokers above all, lives on when the run has ended: it bears no mark.
-        self._elsewhere = ElsewhereCluster(
+        self._elsewhere = Theirs(
             self._found.record(self.parameters.node_ids[: self.parameters.brokers]),
             self._file,
             directory.with_name("commands"),
