@@ -19,6 +19,7 @@ from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
+from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Note
 from holdfast.lab import scenarios
 from holdfast.lab.elsewhere.before import Elsewhere, look, parameters_for, refuse_unable
@@ -184,13 +185,17 @@ def usual(cluster: LocalCluster) -> dict[str, tuple[str, ...]]:
 
 
 def begun(
-    cluster: LocalCluster, directory: Path, timeout_s: float = BOUND_S, **other: tuple[str, ...]
+    cluster: LocalCluster,
+    directory: Path,
+    timeout_s: float = BOUND_S,
+    say: Callable[[str], None] = lambda _line: None,
+    **other: tuple[str, ...],
 ) -> ElsewhereRun:
     """A run on it by its usual commands, with these in their place."""
     there = look(cluster.bootstrap_servers)
     file = nodes_file(usual(cluster) | other, timeout_s)
     parameters = parameters_for(made_up(one_paused), {}, there)
-    return ElsewhereRun(there.found, file, parameters, directory / "run", lambda _line: None)
+    return ElsewhereRun(there.found, file, parameters, directory / "run", say)
 
 
 def one_paused(run: Run) -> None:
@@ -329,15 +334,54 @@ def test_a_command_that_fails_breaks_no_promise(
 @pytest.mark.slow
 @pytest.mark.serial
 def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> None:
-    """Method: Ctrl-C, which the command itself sends to the lab when it has stopped the broker."""
-    script = f"kill -STOP {theirs.node(0).pid}; kill -INT $PPID; sleep 60"
+    """Goal: what was asked for before is undone behind it, wherever it is done.
+
+    Method: Ctrl-C, which the command itself sends to the lab before it has the broker stopped, in
+    another session: as on another machine, it would be stopped though the command were killed.
+    """
+    done = tmp_path / "done"
+    late = f"sleep 1; kill -STOP {theirs.node(0).pid}; touch {done}"
+    script = f"setsid sh -c '{late}' & sleep 0.5; kill -INT $PPID; wait"
     run = begun(theirs, tmp_path, pause=("sh", "-c", script))
     with pytest.raises(KeyboardInterrupt), run:
         pause(run)
     run.journal.close()
     assert run.left == []
     assert "undone: resume of node 0" in notes(run.history)
+    wait_until(done.exists, timeout_s=BOUND_S, what="the pause")
     assert whole(theirs)
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+def test_nothing_that_can_not_be_written_keeps_it_from_being_undone(
+    theirs: LocalCluster, tmp_path: Path
+) -> None:
+    """Goal: a closed terminal and a full disk leave no broker hurt.
+
+    Method: once the broker is paused nobody takes a line, and the commands' log has no room.
+    """
+    log = tmp_path / "run" / "commands" / "node-0.log"
+
+    def say(_line: str) -> None:
+        if log.exists():
+            raise BrokenPipeError
+
+    run = begun(theirs, tmp_path, say=say)
+    with pytest.raises(BrokenPipeError), run:
+        pause_and_fill(run, log)
+    run.journal.close()
+    assert run.left == []
+    assert whole(theirs)
+
+
+def pause_and_fill(run: Run, log: Path) -> None:
+    run.create_topic(run.topic, 1, None, assignment={0: [0]})
+    run.cluster.kill(0, "STOP")
+    log.unlink()
+    log.symlink_to("/dev/full")
+    run.note("the terminal is closed")
 
 
 @pytest.mark.turns
@@ -350,9 +394,7 @@ def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_pa
     """
     said: list[str] = []
     scenario = made_up(killed, frozenset({"KILL"}))
-    outcome = proved(
-        theirs, tmp_path, scenario, said.append, start_timeout_s=2.0, start=("true",)
-    )
+    outcome = proved(theirs, tmp_path, scenario, said.append, start_timeout_s=2.0, start=("true",))
     assert outcome.exit is Exit.NOT_MADE
     assert "node 0 does not serve at" in outcome.verdict
     assert "what was done to the cluster is not all undone: node 0 (kill)" in outcome.verdict

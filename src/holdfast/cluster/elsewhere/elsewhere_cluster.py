@@ -16,13 +16,12 @@ from holdfast.clients.blocking_driver import parse_addresses
 from holdfast.cluster import probe, processes
 from holdfast.cluster.elsewhere.node_commands import NodeCommands
 from holdfast.cluster.elsewhere.nodes_file import (
-    CUT,
-    HEAL,
     KILL,
     PAUSE,
     RESUME,
     START,
     TERMINATE,
+    UNDONE_BY,
     NodesFile,
 )
 from holdfast.cluster.layout import (
@@ -246,18 +245,18 @@ class ElsewhereCluster:
         commands = self._commands
         if commands is None or not self._touched:
             return []
-        commands.end()
+        commands.settle()
         left: dict[int, str] = {}
         for node_id, name in list(self._hurt.items()):
             try:
                 self._undo(commands, node_id, name, say)
-            except ClusterError as error:
+            except (ClusterError, OSError) as error:
                 left[node_id] = str(error)
         for node_id in list(self._touched):
             if node_id not in left:
                 try:
                     self.wait_serving(node_id, timeout_s=self.start_timeout_s)
-                except ClusterError as error:
+                except (ClusterError, OSError) as error:
                     left[node_id] = str(error)
         return [
             f"node {node_id} ({self._hurt.get(node_id, 'touched')}): {text}"
@@ -267,8 +266,7 @@ class ElsewhereCluster:
     def _undo(
         self, commands: NodeCommands, node_id: int, name: str, say: Callable[[str], None]
     ) -> None:
-        node = self.node(node_id)
-        undo = {PAUSE: RESUME, CUT: HEAL}.get(name, START)
+        undo = UNDONE_BY[name]
         if undo == START and node_id not in self._sure:
             # Its command was interrupted, or failed: it may not have been hurt at all.
             bound_s = EFFECT_S if name == TERMINATE else DOUBT_S
@@ -277,14 +275,17 @@ class ElsewhereCluster:
             except WaitError:
                 del self._hurt[node_id]
                 return
-        say(f"undone: {undo} of node {node_id}")
         try:
-            commands.run(undo, node)
-        except ClusterError:
-            if node_id not in self._starting:
-                raise
-            # Its start was under way when that was interrupted, so it may be refused now.
-            self.wait_serving(node_id, timeout_s=self.start_timeout_s)
+            commands.run(undo, self.node(node_id))
+        except ClusterError as error:
+            # Refused where there is nothing to undo: a start was under way when it was
+            # interrupted, a pause was never begun, or somebody else has been quicker.
+            bound_s = self.start_timeout_s if node_id in self._starting else 0.0
+            try:
+                self.wait_serving(node_id, timeout_s=bound_s)
+            except ClusterError:
+                raise error from None
+        say(f"undone: {undo} of node {node_id}")
 
     def down(self, *, timeout_s: float = 0.0) -> list[int]:
         """Leave it as it is: it is not ours to stop."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from holdfast.cluster.elsewhere.nodes_file import NodesFile
 from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.groups.history import GroupExpected
+from holdfast.judge.history import Note
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
@@ -147,10 +149,10 @@ class ElsewhereRun(Run):
             self._groups.clear()
 
     def _tell(self, text: str) -> None:
-        """Note a line, or at least say it: what has been done is undone on a full disk, too."""
-        try:
-            self.note(text)
-        except OSError:
+        """Note a line, and say it, as far as that goes: what was done is undone all the same."""
+        with suppress(OSError):
+            self.record(Note, text=text)
+        with suppress(OSError):
             self.say(text)
 
 
