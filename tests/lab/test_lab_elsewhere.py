@@ -22,7 +22,13 @@ from holdfast.cluster.elsewhere.nodes_file import NodesFile
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Note
 from holdfast.lab import scenarios
-from holdfast.lab.elsewhere.before import Elsewhere, look, parameters_for, refuse_unable
+from holdfast.lab.elsewhere.before import (
+    Elsewhere,
+    look,
+    parameters_for,
+    refuse_unable,
+    would_be_done,
+)
 from holdfast.lab.elsewhere.elsewhere_run import NOT_SEEN, ElsewhereRun
 from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.journal import Exit
@@ -109,6 +115,29 @@ def test_what_a_scenario_takes_is_said_before_it_begins() -> None:
         "one-broker-down", elsewhere(), brokers=4
     )
     assert "rolling-restart is made for 3" in refusal("rolling-restart", elsewhere(brokers=2))
+
+
+def shown(name: str, *, control: bool, **flags: object) -> str:
+    """What would be done by it."""
+    scenario, there = load_scenario(name), elsewhere()
+    assert there.file is not None
+    parameters = parameters_for(scenario, flags, there)
+    return "\n".join(would_be_done(scenario, parameters, there, there.file, control=control))
+
+
+@pytest.mark.slow
+def test_every_broker_that_would_be_hurt_is_shown() -> None:
+    """Method: a control takes more brokers than were asked for, and a scenario hurts none."""
+    assert "hurt brokers 1, 2 by" in shown("one-broker-down", control=False, brokers=2)
+    said = shown("one-broker-down", control=True, brokers=2)
+    assert "hurt brokers 1, 2, 3 by" in said
+    assert [line.split()[1:3] for line in said.splitlines() if "pause" in line] == [
+        [number, "pause"] for number in "123"
+    ]
+    assert shown("commit-rules", control=True).endswith("and hurt nobody.")
+    assert refusal("one-broker-down", elsewhere(brokers=2)).endswith(
+        "of those at kafka:9092 2 can be used. --no-control leaves the control out."
+    )
 
 
 def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:

@@ -169,7 +169,11 @@ def _unable(
     if part.hurts is None:
         yield BEYOND
         return
-    parameters = part.parameters(base)
+    try:
+        parameters = part.parameters(base)
+    except LabError as error:  # it takes more brokers than there are, say
+        yield str(error).removesuffix(".")
+        return
     for name, usual in _OWN.items():
         if getattr(parameters, name) != usual:
             yield f"it takes a cluster with {name} of its own"
@@ -221,12 +225,18 @@ def would_be_done(
     control: bool,
 ) -> Iterator[str]:
     """Yield, line by line, what a run would do to this cluster by the file's commands."""
-    parts = [part for part in scenario.parts if control or not part.is_control]
-    names = {name for part in parts for name in commands_of(part, part.parameters(parameters))}
-    nodes = nodes_of(parameters, elsewhere)
+    nodes: dict[int, NodeRecord] = {}
+    names: dict[int, set[str]] = {}
+    for part in scenario.parts:
+        own = part.parameters(parameters)  # a control may take more brokers
+        for node in nodes_of(own, elsewhere) if control or not part.is_control else ():
+            nodes[node.id] = node
+            names.setdefault(node.id, set()).update(commands_of(part, own))
+    hurt = [node for node in names if names[node]]
+    who = f"hurt brokers {', '.join(map(str, hurt))} by these commands:" if hurt else "hurt nobody."
     yield (
         f"{scenario.name} would make a topic in the cluster {elsewhere.found.cluster_id} at "
-        f"{elsewhere.found.servers}, write to it, and hurt brokers "
-        f"{', '.join(str(node.id) for node in nodes)} by these commands:"
+        f"{elsewhere.found.servers}, write to it, and {who}"
     )
-    yield from listed(file, nodes, [name for name in NAMES if name in names])
+    for node in hurt:
+        yield from listed(file, [nodes[node]], [name for name in NAMES if name in names[node]])
