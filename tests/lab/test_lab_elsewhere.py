@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from holdfast.clients.blocking_driver import Driver
-from holdfast.cluster import LocalCluster
-from holdfast.cluster.elsewhere.elsewhere_cluster import Found
+from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Note
@@ -27,6 +28,7 @@ from holdfast.lab.elsewhere.before import (
     look,
     parameters_for,
     refuse_unable,
+    settings_told,
     would_be_done,
 )
 from holdfast.lab.elsewhere.elsewhere_run import NOT_SEEN, ElsewhereRun
@@ -39,7 +41,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
 from holdfast.lab.soak.elsewhere_campaigns import changed
 from holdfast.lab.steps.usual import start_exact
-from holdfast.wire.administration import delete_topic
+from holdfast.wire.administration import ConfigEntry, delete_topic
 
 FOLDER = Path(scenarios.__file__).parent
 ONE = Parameters(brokers=1, replication_factor=1, min_isr=1, partitions=1, retries=0)
@@ -125,7 +127,16 @@ def shown(name: str, *, control: bool, **flags: object) -> str:
     return "\n".join(would_be_done(scenario, parameters, there, there.file, control=control))
 
 
-@pytest.mark.slow
+def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
+    there = elsewhere(file=False)
+    said = refusal("one-broker-down", there)
+    assert "it hurts brokers (start, kill, terminate), and --bootstrap-server is for what" in said
+    assert "There can: commit-rules, rolling-clients, consumer-replaced, standby-group." in refusal(
+        "disk-lost", there
+    )
+    assert not refusal("commit-rules", there)
+
+
 def test_every_broker_that_would_be_hurt_is_shown() -> None:
     """Method: a control takes more brokers than were asked for, and a scenario hurts none."""
     assert "hurt brokers 1, 2 by" in shown("one-broker-down", control=False, brokers=2)
@@ -140,14 +151,18 @@ def test_every_broker_that_would_be_hurt_is_shown() -> None:
     )
 
 
-def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
-    there = elsewhere(file=False)
-    said = refusal("one-broker-down", there)
-    assert "it hurts brokers (start, kill, terminate), and --bootstrap-server is for what" in said
-    assert "There can: commit-rules, rolling-clients, consumer-replaced, standby-group." in refusal(
-        "disk-lost", there
+def test_where_topics_stay_nothing_is_begun() -> None:
+    entry = ConfigEntry(
+        name="delete.topic.enable",
+        value="false",
+        source="STATIC_BROKER_CONFIG",
+        read_only=True,
+        sensitive=False,
+        synonyms=[],
     )
-    assert not refusal("commit-rules", there)
+    with pytest.raises(LabError, match="the topic of a run would stay there"):
+        settings_told([entry])
+    assert settings_told([replace(entry, value="true")]) == {}
 
 
 def test_brokers_are_those_that_are_there() -> None:
@@ -265,6 +280,17 @@ def whole(cluster: LocalCluster) -> bool:
 def notes(directory: Path) -> str:
     events = events_of(history_files(directory))
     return "\n".join(event.text for event in events if isinstance(event, Note))
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_broker_of_another_cluster_is_not_taken_for_one(
+    theirs: LocalCluster, tmp_path: Path
+) -> None:
+    """Method: a broker with the id that is wanted answers at its address, of another cluster."""
+    found = replace(look(theirs.bootstrap_servers).found, cluster_id="another")
+    with pytest.raises(ClusterError, match=f"of the cluster {theirs.cluster_id}, and not of anoth"):
+        ElsewhereCluster(found.record([0]), None, tmp_path, {}).start()
 
 
 @pytest.mark.turns
@@ -433,7 +459,8 @@ def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_pa
         left = [name for name in theirs.topic_names() or () if name.startswith("holdfast-prove-")]
         assert len(left) == 1  # nobody was there to remove it
         driver.perform(delete_topic(left[0]), node="controller")
-    assert any(f"NOT REMOVED: topic {left[0]}" in line for line in said)
+    assert any(f"NOT UNDONE: topic {left[0]} is still there" in line for line in said)
+    assert f"topic {left[0]} is still there" in outcome.verdict
 
 
 def killed(run: Run) -> None:

@@ -46,6 +46,8 @@ EFFECT_S: Final = 45.0  # for a command's effect to be seen: a controlled shutdo
 DOUBT_S: Final = 10.0  # for that of one that was interrupted
 SERVE_S: Final = 30.0
 SILENT_LOOKS: Final = 2
+SHOWN_MAX: Final = 3  # partitions, in an error
+WITHOUT_ID: Final = "without an id"
 POLL_S: Final = 0.05
 COMMAND_OF: Final[Mapping[str, str]] = {
     "KILL": KILL,
@@ -92,7 +94,7 @@ def find(servers: str, *, option: str = "--bootstrap-server") -> Found:
         if answer is not None and answer.brokers:
             return Found(
                 servers=servers,
-                cluster_id=answer.cluster_id or "without an id",
+                cluster_id=answer.cluster_id or WITHOUT_ID,
                 brokers=dict(sorted(answer.brokers.items())),
             )
     raise UsageError(f"{option} {servers}: nobody answers there.")
@@ -237,6 +239,44 @@ class ElsewhereCluster:
         self._hurt.pop(node_id, None)
         self._starting.discard(node_id)
 
+    def wait_whole(self) -> None:
+        """Wait until all that the cluster keeps, whoever's it is, is on every replica that it has.
+
+        ClusterError: it is not in time. To hurt one more broker then may cost others their data.
+        """
+        missing: list[str] = []
+
+        def whole() -> bool:
+            missing[:] = self._not_whole()
+            return not missing
+
+        try:
+            self._wait(whole, self.start_timeout_s)
+        except WaitError:
+            more = f" and {len(missing) - SHOWN_MAX} more" if len(missing) > SHOWN_MAX else ""
+            raise ClusterError(
+                f"the cluster is not whole after {self.start_timeout_s:g} s, so no broker of it is "
+                f"hurt: {', '.join(missing[:SHOWN_MAX])}{more}"
+            ) from None
+
+    def _not_whole(self) -> list[str]:
+        """Return which partitions lack a replica in sync, and which."""
+        for node in self.nodes:
+            answer = probe.ask(node.watch_address, None)
+            if answer is not None:
+                return [
+                    f"{topic}-{number} has {sorted(state.isr)} of {sorted(state.replicas)} in sync"
+                    for topic, partitions in answer.topics.items()
+                    for number, state in partitions.items()
+                    if set(state.isr) != set(state.replicas)
+                ]
+        return ["nobody answers"]
+
+    @property
+    def is_hurt(self) -> bool:
+        """Whether a broker is, or may be, hurt now."""
+        return bool(self._hurt)
+
     def restore(self, say: Callable[[str], None]) -> list[str]:
         """Undo what was done: let go on, heal, start. Return what could not be undone.
 
@@ -311,9 +351,21 @@ class ElsewhereCluster:
         return None
 
     def _shown_by(self, node_id: int) -> set[int]:
-        """Return the brokers that a broker shows; none: it does not answer."""
-        answer = probe.ask(self.node(node_id).watch_address, timeout_s=ANSWER_S)
-        return set() if answer is None else set(answer.brokers)
+        """Return the brokers that a broker shows; none: it does not answer.
+
+        ClusterError: what answers there is of another cluster, which may know the same ids.
+        """
+        node = self.node(node_id)
+        answer = probe.ask(node.watch_address, timeout_s=ANSWER_S)
+        if answer is None:
+            return set()
+        found, own = answer.cluster_id or WITHOUT_ID, self.record.cluster_id
+        if found != own:
+            raise ClusterError(
+                f"node {node_id}: what answers at {node.address} is of the cluster {found}, and "
+                f"not of {own}"
+            )
+        return set(answer.brokers)
 
     def _is_silent(self, node_id: int) -> bool:
         """Whether a broker does not answer, twice: one that is only slow is not dead."""

@@ -6,7 +6,7 @@ it can't give. It changes nothing there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from holdfast.lab.parameters import (
     refuse_if,
 )
 from holdfast.lab.scenario import SCENARIOS, Part, Scenario, load_scenario
-from holdfast.wire.administration import AdminError
+from holdfast.wire.administration import AdminError, ConfigEntry
 from holdfast.wire.structs import ResourceType
 
 ASK_S: Final = 10.0
@@ -44,6 +44,7 @@ _BOUNDS: Final = frozenset(
     key for profiles in (PROFILES, GROUP_PROFILES) for each in profiles.values() for key in each
 )
 _INHERITED: Final = ("log.retention.", "log.cleanup.policy", "log.message.timestamp.type")
+_DELETABLE: Final = "delete.topic.enable"
 # Where a longer time than a part asks for does as well.
 _AT_LEAST: Final = frozenset({"broker.session.timeout.ms"})
 # Parameters that decide what a cluster is made like, and what they would have to be.
@@ -109,6 +110,15 @@ def settings_of(found: Found) -> dict[str, str]:
             told = configs_of(driver, ResourceType.BROKER, [node])[node]
     except (AdminError, DriverError) as error:
         raise LabError(f"broker {node} does not say what its settings are: {error}") from error
+    return settings_told(told)
+
+
+def settings_told(told: Iterable[ConfigEntry]) -> dict[str, str]:
+    """Return of a broker's settings those that matter. LabError: nothing could be removed there."""
+    refuse_if(
+        any(each.name == _DELETABLE and each.value == "false" for each in told),
+        f"{_DELETABLE} is false in this cluster, so the topic of a run would stay there.",
+    )
     return {
         each.name: each.value
         for each in told

@@ -7,7 +7,7 @@ left of it: what was done to brokers is undone, topic and groups are removed, ho
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ from holdfast.wire.errors import ErrorCode
 
 PREFIX: Final = "holdfast-prove"
 GROUP_MARGIN_S: Final = 15.0  # beyond a session, for members that were killed to be forgotten
+UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 # What a cluster of one's own shows, and one elsewhere does not.
 NOT_SEEN: Final = (
     ["its replicas' files", "copies were not compared byte by byte: that they diverge is not seen"],
@@ -96,6 +97,15 @@ class ElsewhereRun(Run):
         self._topics.append(topic)
         return super().create_topic(topic, count, configs, **placed)
 
+    def fault(self, action: str, *nodes: int) -> float:
+        """As in every run; the first broker is hurt once all that others have there is whole.
+
+        ClusterError: it does not come to be.
+        """
+        if action != "CONT" and not self._elsewhere.is_hurt:
+            self._elsewhere.wait_whole()
+        return super().fault(action, *nodes)
+
     def record(self, kind: type[EventT], **values: Any) -> EventT:
         if kind is GroupExpected:  # whoever makes a group says so
             self._groups[values["group"]] = None
@@ -116,23 +126,27 @@ class ElsewhereRun(Run):
 
     def _undo(self) -> None:
         self.left = self._elsewhere.restore(self._tell)
+        with suppress(DriverError):
+            self.driver.metadata([])  # whom it knows may have gone
+        self.left += [*self._topics_left(), *self._groups_left()]
         for each in self.left:
             self._tell(f"NOT UNDONE: {each}")
+
+    def _topics_left(self) -> Iterator[str]:
+        """Remove the topics; yield which can't be, and why."""
         for topic in list(self._topics):
             try:
                 perform_patiently(self.driver, admin.delete_topic(topic))
             except (AdminError, DriverError) as error:
-                unknown = isinstance(error, AdminError) and (
-                    error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                if not unknown:
-                    self._tell(f"NOT REMOVED: topic {topic}: {error}")
+                if not (isinstance(error, AdminError) and error.code == UNKNOWN_TOPIC):
+                    yield f"topic {topic} is still there: {error}"
+                    continue
             self._topics.remove(topic)
-        if self._groups:
-            self._remove_groups()
 
-    def _remove_groups(self) -> None:
-        """Remove the groups. Members that were killed are in them for a session."""
+    def _groups_left(self) -> Iterator[str]:
+        """Remove the groups; yield which can't be. Killed members are in them for a session."""
+        if not self._groups:
+            return
         bound_s = self.parameters.group_session_ms / 1000 + GROUP_MARGIN_S
 
         def gone() -> bool:
@@ -145,8 +159,7 @@ class ElsewhereRun(Run):
         try:
             wait_until(gone, timeout_s=bound_s, what="groups to be removed", poll_s=0.5)
         except (WaitError, DriverError) as error:
-            self._tell(f"NOT REMOVED: groups {', '.join(self._groups)}: {error}")
-            self._groups.clear()
+            yield f"groups {', '.join(self._groups)} are still there: {error}"
 
     def _tell(self, text: str) -> None:
         """Note a line, and say it, as far as that goes: what was done is undone all the same."""
