@@ -189,6 +189,42 @@ def test_what_is_no_plan_is_refused(row: dict[str, Any]) -> None:
         schedule_of(row)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("at", float("nan")),
+        ("at", float("inf")),
+        ("at", -1.0),
+        ("seconds", 1e9),
+        ("seconds", float("nan")),
+        ("target", ""),
+        ("target", "banana"),
+        ("target", "broker:x"),
+        ("target", "leader:t0/x"),
+        ("other", "controller"),
+        ("brokers", 10**9),
+        ("brokers", 10**30),
+        ("controllers", 0),
+        ("elr", "no"),
+        ("combined", 0),
+        ("partitions", 10**9),
+        ("partitions", 0),
+        ("config", {SESSION: "0"}),
+        ("config", {SESSION: float("inf")}),
+        ("producers", []),
+    ],
+)
+def test_nonsense_is_refused_before_a_run_begins(name: str, value: object) -> None:
+    """Goal: no run that ends in its midst, or never. Method: a file by hand, one thing wrong."""
+    cut = event(4.0, "cut", "broker:0", other="active")
+    row = drawn(1, events=[cut])
+    schedule_of(replayable(row).plan)
+    (where,) = [each for each in (cut, row["topics"][0], row) if name in each][:1]
+    where[name] = value
+    with pytest.raises(LabError, match=r"no plan of the simulator|no schedule for"):
+        schedule_of(replayable(row).plan)
+
+
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
     scenario = load_scenario("replay")
     main, control = scenario.parts
