@@ -284,23 +284,31 @@ def replay(
     directory = output_directory(output, REPLAY)
     try:
         with interrupted_once():
+            found = prove_replay.plan_for(given.get("seed"), plan)
+            drawn = plan is None and "seed" not in given
             replayed = prove_replay.replay(
-                prove_replay.plan_for(given.get("seed"), plan),
+                found,
                 directory,
                 engine=given.get("engine", "embedded"),
                 attempts=1 if attempts is None else attempts,
                 control=control,
-                command=command_line(),
+                command=f"{command_line()} {found[1]}" if drawn else command_line(),
                 say=say,
             )
     except LabError as error:
         fail(str(error))
     except KeyboardInterrupt:
-        raise InterruptedCommandError(kept_in(directory)) from None
+        begun = sorted(directory.glob("attempt-*"), key=lambda path: path.stat().st_mtime_ns)
+        raise InterruptedCommandError(kept_in([directory, *begun][-1])) from None
     if as_json:
         print(json.dumps(replayed.as_json(), indent=2), flush=True)
     else:
-        print(f"Report:  {replayed.outcome.report}\nHistory: {directory}")
+        if replayed.outcome.report is not None:
+            print(f"Report:  {replayed.outcome.report}")
+        print(f"History: {directory}")
+    if output is None:
+        for line in tidy():
+            say(line)
     raise typer.Exit(int(replayed.exit))
 
 
