@@ -33,7 +33,7 @@ from holdfast.testing.simulation.drawing import draw_plan
 from holdfast.testing.simulation.plan import Event, Plan, plan_from_row
 from mutations import MUTATIONS
 from replay_search import PATTERNS, fits
-from replays import BUGS
+from replays import BUG, BUGS, CLEAN, conclude, may_go_on
 
 SEEDS = range(40)
 
@@ -241,6 +241,20 @@ def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
 def test_bugs_that_the_lab_must_name_are_there_and_have_a_pattern() -> None:
     assert BUGS.keys() <= {mutation.name for mutation in MUTATIONS}
     assert set(BUGS.values()) <= PATTERNS.keys()
+
+
+def test_make_replay_fails_where_too_little_was_replayed() -> None:
+    """Method: rows by hand. Bugs without a schedule for this code once passed, all of them."""
+    bug = {"kind": BUG, "kept": True, "attempts": 1, "misses": 0}
+    clean = {"kind": CLEAN, "kept": True}
+    assert conclude([bug, clean], 1, 1) == 0
+    assert conclude([clean], 1, 1) == 1
+    assert conclude([bug], 1, 1) == 1
+    assert conclude([bug, bug | {"kept": False}, clean], 2, 1) == 1
+    assert conclude([bug, clean | {"kept": False}], 1, 1) == 1
+    assert may_go_on([bug, clean], 2, 2)
+    assert not may_go_on([bug, clean], 2, 3)
+    assert not may_go_on([clean], 1, 0)
 
 
 def test_a_pattern_is_some_of_a_plan_s_events() -> None:
