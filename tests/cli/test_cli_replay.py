@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +71,27 @@ def test_what_can_not_be_replayed_is_refused_with_the_reason(
     outcome = run("prove", *given)
     assert outcome.status == 2
     assert words in outcome.errors
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_closed_pipe_is_no_broken_promise(tmp_path: Path) -> None:
+    """Method: a plan that is described, and then refused, into a pipe that nobody reads."""
+    quiet = tmp_path / "quiet.json"
+    quiet.write_text(replace(draw_plan(SEED), events=()).to_json())
+    words = ["prove", "replay", "--plan", str(quiet), "--output", str(tmp_path / "run")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert ended.returncode == Exit.NOT_MADE
+    assert "nothing of it can be done to processes" in ended.stderr
 
 
 @pytest.mark.process
