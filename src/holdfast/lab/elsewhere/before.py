@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.clients.administration import configs_of
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.elsewhere.elsewhere_cluster import COMMAND_OF, Found, find
 from holdfast.cluster.elsewhere.nodes_file import (
     NAMES,
@@ -22,6 +22,7 @@ from holdfast.cluster.elsewhere.nodes_file import (
     read_nodes_file,
 )
 from holdfast.cluster.layout import NodeRecord
+from holdfast.lab.elsewhere.elsewhere_run import PREFIX
 from holdfast.lab.parameters import (
     ELSEWHERE,
     GROUP_PROFILES,
@@ -30,8 +31,9 @@ from holdfast.lab.parameters import (
     Parameters,
     refuse_if,
 )
+from holdfast.lab.run import asking
 from holdfast.lab.scenario import SCENARIOS, Part, Scenario, load_scenario
-from holdfast.wire.administration import AdminError, ConfigEntry
+from holdfast.wire.administration import ConfigEntry
 from holdfast.wire.structs import ResourceType
 
 ASK_S: Final = 10.0
@@ -95,7 +97,25 @@ def look_with(path: Path) -> Elsewhere:
         f"--nodes {path}: nodes.{unknown[0] if unknown else ''}: the cluster at {file.servers} "
         f"shows no such broker; it shows {shown}. Each of them must run before it begins.",
     )
+    left = sorted(name for name in _topics(found) if name.startswith(PREFIX))
+    refuse_if(
+        left,
+        f"the cluster at {file.servers} has the topic {', '.join(left)}: another run breaks it "
+        "just now, or one was killed, and has left it, and perhaps a broker that it had hurt. If "
+        "none goes on any more: see that every broker serves, and remove it with holdfast topics "
+        f"--delete --topic {''.join(left[:1])} --bootstrap-server {file.servers}.",
+    )
     return _look(found, file)
+
+
+def _topics(found: Found) -> list[str]:
+    """Ask for the names of all topics. LabError: nobody says."""
+    with asking("nobody says which topics there are"), _driver(found) as driver:
+        return [topic.name or "" for topic in driver.metadata().topics]
+
+
+def _driver(found: Found) -> Driver:
+    return Driver(found.servers, "lab", timeout_s=ASK_S)
 
 
 def _look(found: Found, file: NodesFile | None) -> Elsewhere:
@@ -105,11 +125,8 @@ def _look(found: Found, file: NodesFile | None) -> Elsewhere:
 def settings_of(found: Found) -> dict[str, str]:
     """Ask a broker for the settings that matter to a run. LabError: it does not say."""
     node = str(next(iter(found.brokers)))
-    try:
-        with Driver(found.servers, "lab", timeout_s=ASK_S) as driver:
-            told = configs_of(driver, ResourceType.BROKER, [node])[node]
-    except (AdminError, DriverError) as error:
-        raise LabError(f"broker {node} does not say what its settings are: {error}") from error
+    with asking(f"broker {node} does not say what its settings are"), _driver(found) as driver:
+        told = configs_of(driver, ResourceType.BROKER, [node])[node]
     return settings_told(told)
 
 
@@ -238,8 +255,10 @@ def would_be_done(
     nodes: dict[int, NodeRecord] = {}
     names: dict[int, set[str]] = {}
     for part in scenario.parts:
+        if part.is_control and not control:
+            continue
         own = part.parameters(parameters)  # a control may take more brokers
-        for node in nodes_of(own, elsewhere) if control or not part.is_control else ():
+        for node in nodes_of(own, elsewhere):
             nodes[node.id] = node
             names.setdefault(node.id, set()).update(commands_of(part, own))
     hurt = [node for node in names if names[node]]
