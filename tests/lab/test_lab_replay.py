@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ import pytest
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenarios.networks.replay import refuse_nothing
 from holdfast.lab.steps.replay_plan import (
     AFTER_S,
     CALM_S,
@@ -223,6 +225,24 @@ def test_nonsense_is_refused_before_a_run_begins(name: str, value: object) -> No
     where[name] = value
     with pytest.raises(LabError, match=r"no plan of the simulator|no schedule for"):
         schedule_of(replayable(row).plan)
+
+
+@pytest.mark.parametrize(
+    ("done", "dropped", "words"),
+    [
+        ({}, 7, "nothing that the schedule names"),
+        ({Kind.KILL: 0}, None, "nothing that the schedule names"),
+        ({Kind.CUT: 2, Kind.ISOLATE: 1}, 0, "3 cuts, and they have dropped no packet"),
+        ({Kind.CUT: 2, Kind.KILL: 1}, 0, ""),
+        ({Kind.CUT: 2}, 1, ""),
+        ({Kind.CUT: 2}, None, ""),
+    ],
+)
+def test_where_nothing_was_hurt_nothing_is_proven(
+    done: dict[Kind, int], dropped: int | None, words: str
+) -> None:
+    with pytest.raises(LabError, match=words) if words else nullcontext():
+        refuse_nothing(done, dropped)
 
 
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
