@@ -164,7 +164,7 @@ def test_a_seed_that_was_drawn_is_in_the_command_and_old_runs_go(
     Method: attempts into the user's own folder, where more runs lie that were kept than stay.
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(prove_replay.secrets, "randbelow", lambda _most: SEED)
+    monkeypatch.setattr("secrets.randbelow", lambda _most: SEED)
     proofs = tmp_path / "holdfast" / "proofs"
     for number in range(KEPT_MAX):
         folder = proofs / f"replay-20260101-000000-{number}"

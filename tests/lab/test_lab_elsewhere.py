@@ -364,7 +364,8 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
     with run, pytest.raises(LabError, match=words):
         pause(run)
     run.journal.close()
-    assert run.left == run.checks == []
+    assert not run.left
+    assert not run.checks
     assert whole(theirs)
 
 

@@ -261,11 +261,11 @@ def would_be_done(
         for node in nodes_of(own, elsewhere):
             nodes[node.id] = node
             names.setdefault(node.id, set()).update(commands_of(part, own))
-    hurt = [node for node in names if names[node]]
+    hurt = [number for number in names if names[number]]
     who = f"hurt brokers {', '.join(map(str, hurt))} by these commands:" if hurt else "hurt nobody."
     yield (
         f"{scenario.name} would make a topic in the cluster {elsewhere.found.cluster_id} at "
         f"{elsewhere.found.servers}, write to it, and {who}"
     )
-    for node in hurt:
-        yield from listed(file, [nodes[node]], [name for name in NAMES if name in names[node]])
+    for number in hurt:
+        yield from listed(file, [nodes[number]], [name for name in NAMES if name in names[number]])
