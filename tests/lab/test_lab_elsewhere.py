@@ -397,7 +397,7 @@ def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> 
     """
     done = tmp_path / "done"
     late = f"sleep 1; kill -STOP {theirs.node(0).pid}; touch {done}"
-    script = f"setsid sh -c '{late}' & sleep 0.5; kill -INT $PPID; wait"
+    script = f"setsid sh -c '{late}' & sleep 0.5; kill -INT $PPID; wait; exit 1"
     run = begun(theirs, tmp_path, pause=("sh", "-c", script))
     with pytest.raises(KeyboardInterrupt), run:
         pause(run)
