@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.history import Acknowledged, Delivered, Send
 from holdfast.lab.scenarios.arrival_times import READER, arrivals
 from holdfast.lab.scenarios.payload_curve import spell_of
+from holdfast.lab.scenarios.replication_price import latencies
+from holdfast.lab.steps.sizes import between, bytes_between
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
@@ -40,3 +49,58 @@ def test_a_size_s_spell_is_from_its_first_event_to_its_last_acknowledgement() ->
         Send(at_ms=3000.0, id="p:2", digest="", size=1, **place),
     ]
     assert spell_of(events) == (100.0, 2100.0, 2)
+
+
+def test_how_long_acknowledgements_take_is_told_of_what_was_sent_since() -> None:
+    place: dict[str, Any] = {"wall_ms": 0, "process": "p", "topic": "foo", "partition": 0}
+    events = [
+        Send(at_ms=90.0, id="p:0", digest="", size=1, **place),
+        Send(at_ms=100.0, id="p:1", digest="", size=1, **place),
+        Send(at_ms=110.0, id="p:2", digest="", size=1, **place),
+        Acknowledged(at_ms=130.0, id="p:0", offset=0, **place),
+        Acknowledged(at_ms=131.0, id="p:2", offset=2, **place),
+        Acknowledged(at_ms=140.5, id="p:1", offset=1, **place),
+    ]
+    assert latencies(events, 100.0) == [21.0, 40.5]
+
+
+def broker(number: int, port: int, pid: int | None) -> NodeRecord:
+    return NodeRecord(
+        id=number, roles=("broker",), host="127.0.0.1", port=port, pid=pid, log_file="",
+        config_file="",
+    )  # fmt: skip
+
+
+def test_bytes_between_brokers_are_those_of_who_dialled() -> None:
+    """Method: lines as `ss` writes them; a client's and a controller's connection among them."""
+    brokers = [broker(0, 9092, 10), broker(1, 9093, 11), broker(2, 9094, None)]
+    rest = "cubic wscale:7,7 rto:201"
+    counts = "bytes_sent:3 bytes_acked:4 bytes_received:1000 segs_out:1"
+    lines = [
+        f'0 0 127.0.0.1:5000 127.0.0.1:9093 users:(("python",pid=10,fd=7)) {rest} {counts}',
+        '0 0 127.0.0.1:5001 [::ffff:127.0.0.1]:9093 users:(("java",pid=10,fd=8)) bytes_received:5',
+        '0 0 127.0.0.1:9093 127.0.0.1:5000 users:(("python",pid=11,fd=7)) bytes_received:70',
+        f'0 0 127.0.0.1:5002 127.0.0.1:9092 users:(("python",pid=11,fd=8)) {rest}',
+        f'0 0 127.0.0.1:5003 127.0.0.1:9092 users:(("kcat",pid=12,fd=8)) {rest} bytes_received:9',
+        '0 0 127.0.0.1:5004 127.0.0.1:7000 users:(("python",pid=11,fd=9)) bytes_received:9',
+        f"0 0 127.0.0.1:5005 127.0.0.1:9092 {rest} bytes_received:9",
+    ]
+    assert between(lines, brokers) == {(0, 1): 1005, (1, 0): 0}
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("ss") is None, reason="this system has no ss (iproute2)")
+def test_the_kernel_counts_what_one_broker_sends_another() -> None:
+    """Method: a real connection of this process, in the place of two brokers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as dialled, server.accept()[0] as other:
+            nodes = (broker(0, port, None), broker(1, 1, os.getpid()))
+            run: Any = SimpleNamespace(cluster=SimpleNamespace(nodes=nodes))
+            before = bytes_between(run)
+            other.sendall(b"x" * 1234)
+            assert len(dialled.recv(1234, socket.MSG_WAITALL)) == 1234
+            after = bytes_between(run)
+    assert before is not None
+    assert after is not None
+    assert after - before == {(1, 0): 1234}

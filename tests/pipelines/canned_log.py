@@ -56,6 +56,7 @@ from holdfast.wire.well_known import EARLIEST
 
 TOPIC = "canned"
 NUMBER = 0
+FIRST_SILENT = 100  # the id of a node that says nothing; others count from 0
 FIRST_OF_OURS = FetchRequest.MIN_VERSION
 _HEAD = Layout(">hhi")  # API, version, correlation id
 _OLD_FETCH = Layout(f">iiiiih{len(TOPIC)}siiqi")
@@ -127,6 +128,8 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.cut_off: dict[int, CutOff] = {}
         self.lacks_epochs: dict[int, int] = {}  # by node: what it has heard nothing of, and later
         self.refusals_of_epochs = 0  # so many questions where an epoch ends come too early
+        self.epoch_refusal = ErrorCode.UNKNOWN_LEADER_EPOCH  # what is said of those
+        self.silent_ports: list[int] = []  # of brokers that metadata name first, and nobody hears
         self.epochs_asked: list[tuple[int, int]] = []  # by node: where this epoch ends
         self.ids_on: dict[int, bytes] = {}  # nodes that know another topic of the name
         self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
@@ -269,12 +272,14 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         return 0 if node in {leader, self.follower} else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _metadata(self, node: int, request: MetadataRequest) -> MetadataResponse:
+        ours = (one.getsockname()[1] for one in self._listeners)
+        named = [*enumerate(self.silent_ports, FIRST_SILENT), *enumerate(ours)]
         brokers = [
-            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.getsockname()[1])
-            for number, one in enumerate(self._listeners)
+            MetadataResponseBroker(node_id=number, host="127.0.0.1", port=port)
+            for number, port in named
         ]
         leader, epoch = self._led(node)
-        nodes = list(range(len(brokers)))
+        nodes = list(range(len(self._listeners)))
         partition = MetadataResponsePartition(
             partition_index=NUMBER, leader_id=leader, leader_epoch=epoch, replica_nodes=nodes,
             isr_nodes=nodes,
@@ -294,17 +299,30 @@ class CannedLog(AbstractContextManager["CannedLog"]):
     def _offsets(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
-            told = [
-                ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index,
-                    error_code=self._refusal(node, one.current_leader_epoch),
-                    offset=self.start if one.timestamp == EARLIEST else self._readable(node),
-                    leader_epoch=self._led(node)[1],
+            told = []
+            for one in topic.partitions:
+                offset, epoch = self._offset_at(node, one.timestamp)
+                told.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=one.partition_index,
+                        error_code=self._refusal(node, one.current_leader_epoch),
+                        offset=offset,
+                        leader_epoch=epoch,
+                    )
                 )
-                for one in topic.partitions
-            ]
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=told))
         return ListOffsetsResponse(topics=topics)
+
+    def _offset_at(self, node: int, timestamp: int) -> tuple[int, int]:
+        """Return an offset; and the leader's epoch, or of a time that of the batch, as Kafka."""
+        if timestamp < 0:
+            offset = self.start if timestamp == EARLIEST else self._readable(node)
+            return offset, self._led(node)[1]
+        for entry in self.entries:
+            header = read_header(entry.data)
+            if timestamp <= header.max_timestamp and entry.last < self._readable(node):
+                return entry.first, header.leader_epoch
+        return -1, -1
 
     def _readable(self, node: int) -> int:
         if node in self.cut_off:
@@ -322,7 +340,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                 refusal = self._refusal(node, one.current_leader_epoch)
                 if self.refusals_of_epochs:
                     self.refusals_of_epochs -= 1
-                    refusal = ErrorCode.UNKNOWN_LEADER_EPOCH
+                    refusal = self.epoch_refusal
                 epoch, end = (-1, -1) if refusal else self._epoch_end(one.leader_epoch)
                 told.append(
                     EpochEndOffset(

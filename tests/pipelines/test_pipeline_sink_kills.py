@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from holdfast.lab.soak.sink_endings import (
     refuse_unless_fenced,
 )
 from holdfast.lab.soak.sink_kinds import CONTROL, SINKS, Sink
-from holdfast.lab.soak.sink_trial import PARTITIONS, ROWS_A_BATCH
+from holdfast.lab.soak.sink_trial import PARTITIONS, ROWS_A_BATCH, Trial
 from holdfast.lab.soak.sink_truth import CHUNK, STEP_MS, Event, Row
 from holdfast.lab.soak.stateful_campaigns import ProofError
 from holdfast.pipelines.proving.holding import found
@@ -113,8 +114,37 @@ def test_a_run_kills_each_kind_and_two_at_places(sink: Sink) -> None:
         kinds = {"driver", "executor", "broker"} | ({"database"} if sink.server else set())
         assert {kind for kind, _ in plan} == kinds
         assert len(plan) == 5
-        assert sum(aimed for _, aimed in plan) >= 2
+        assert sum(aimed and kind != "executor" for kind, aimed in plan) >= 2
         assert plan[-1][0] == "driver"
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.name)
+def test_who_aims_at_a_commit_does_not_meet_tasks(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first place is where tasks compute rows: nothing is committed there."""
+    places: list[str] = []
+
+    def bring(_life: object, place: str, *_: object) -> bool:
+        places.append(place)
+        return True
+
+    trial = object.__new__(Trial)
+    trial._sink, trial._chance = sink, random.SystemRandom()
+    life = SimpleNamespace(wait_for_its_moment=lambda: None, ended=lambda: False)
+    monkeypatch.setattr(trial, "alive", lambda: life)
+    monkeypatch.setattr(trial, "_bring", bring)
+    monkeypatch.setattr(trial, "_strike", lambda *_: {})
+    monkeypatch.setattr(trial, "batches", lambda: 0)
+    for _ in range(100):
+        trial.kill("driver", aimed=True)
+    assert set(places) == set(sink.places[1:])
+
+
+def test_a_worker_s_death_is_none_at_a_commit() -> None:
+    """A worker dies where tasks are, whatever the place is called."""
+    done = [{"kind": kind, "at": "amid it"} for kind in ("executor", "driver", "broker")]
+    assert sink_campaigns._told(None, [*done, {"kind": "driver"}])["aimed"] == 2
 
 
 @dataclass

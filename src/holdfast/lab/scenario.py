@@ -148,6 +148,9 @@ SCENARIOS: Mapping[str, str] = {
     "raise-replication-factor": "raise_replication_factor",
     "arrival-times": "arrival_times",
     "payload-curve": "payload_curve",
+    "busy-topic": "busy_topic",
+    "replication-price": "replication_price",
+    "throughput": "throughput",
     "retention": "retention",
     "compacted-topic": "compacted_topic",
     "commit-rules": "commit_rules",
@@ -198,6 +201,7 @@ _GROUPS = {
     "rebalance-price",
     "rolling-clients",
     "standby-group",
+    "throughput",
 }
 # Spark queries: those that write a number of events, and those under which something dies.
 _WRITTEN = {"pipeline-data-gone", "pipeline-rebalanced", "pipeline-topic-recreated"}
@@ -220,14 +224,14 @@ IDLE: Mapping[str, frozenset[str]] = {
         _GROUPS
         | _SPLITS
         | {"add-broker", "arrival-times", "compacted-topic", "five-brokers"}
-        | {"nearest-replica", "payload-curve"}
+        | {"busy-topic", "nearest-replica", "payload-curve", "replication-price"}
         | (PIPELINES - _WRITTEN)
     ),
     "seed": frozenset(SCENARIOS) - {"storm"},
-    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut", "payload-curve"}),
+    "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut", "payload-curve", "throughput"}),
     "duration_s": frozenset(
         _EXACT
-        | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention"}
+        | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention", "throughput"}
         | PIPELINES
     )
     - {"pipeline-database-down"},

@@ -19,7 +19,7 @@ from holdfast.pipelines.intake.connection import Client, open_admin, open_consum
 from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds, parted
 from holdfast.pipelines.reading import leaders
-from holdfast.pipelines.reading.told_offsets import NO_ANSWER, ask_offsets
+from holdfast.pipelines.reading.told_offsets import NO_ANSWER, Told, ask_offsets
 from holdfast.pipelines.reading.way import way_of
 from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
 from holdfast.wire.well_known import LATEST
@@ -356,25 +356,29 @@ class Listing:
         """Put the answers into `found`; return whom none came from, and why."""
         if not specs:
             return []
-        told = ask_offsets(self._admin, specs, is_committed=self._committed, wait_s=OFFSETS_S)
+        # A record is told with the epoch that wrote it, and the end of a log with its leader's.
+        leading = self._told(dict.fromkeys(specs, OffsetSpec.latest())) if may_be_none else {}
         said: list[str] = []
-        for partition, answer in told.items():
-            if may_be_none and answer.offset == LATEST and answer.why == NO_ANSWER:
-                found.offsets[partition] = LATEST
-            elif answer.why:
-                said.append(f"{partition} ({answer.why})")
-            elif 0 <= answer.epoch < known.get(partition, -1):
+        for partition, answer in self._told(specs).items():
+            is_none = may_be_none and answer.offset == LATEST and answer.why == NO_ANSWER
+            leader = leading.get(partition, answer)
+            if why := leader.why or ("" if is_none else answer.why):
+                said.append(f"{partition} ({why})")
+            elif 0 <= leader.epoch < known.get(partition, -1):
                 cut_off = f"was followed by one of epoch {known[partition]}"
-                said.append(f"{partition} (its leader of epoch {answer.epoch} {cut_off})")
-                self._wait_for_successor(partition, answer.epoch, known[partition])
+                said.append(f"{partition} (its leader of epoch {leader.epoch} {cut_off})")
+                self._wait_for_successor(partition, leader.epoch, known[partition])
             else:
                 self._behind.pop(partition, None)
                 found.offsets[partition] = answer.offset
-                if answer.epoch >= 0:
-                    found.epochs[partition] = answer.epoch
+                if leader.epoch >= 0:
+                    found.epochs[partition] = leader.epoch
         if said:
             self._find_leaders_anew()
         return said
+
+    def _told(self, specs: Mapping[Partition, Any]) -> dict[Partition, Told]:
+        return ask_offsets(self._admin, specs, is_committed=self._committed, wait_s=OFFSETS_S)
 
     def _wait_for_successor(self, partition: Partition, epoch: int, known: int) -> None:
         """Say once that a leader is an old one. ListingError: it has been for too long."""

@@ -35,14 +35,15 @@ EXECUTORS_OF = 3  # one run of so many
 
 
 def _plan(sink: Sink) -> list[tuple[str, bool]]:
-    """Say who is killed in a run, and whether at a place of the sink: two or three of the five.
+    """Say who is killed in a run, and whether at a place of the sink's commit: two or three.
 
-    The driver is the last one: then its successor can be the one that reads the rest.
+    The driver is the last one: then its successor can be the one that reads the rest. What works
+    for a driver dies where tasks are, before any commit: it is none of those that are aimed.
     """
     chance = random.SystemRandom()
-    kinds = ["driver", "executor", "broker", "driver" if sink.server is None else "database"]
-    aimed = chance.sample([True, True, False, False], 4)
-    first = list(zip(kinds, aimed, strict=True))
+    kinds = ["driver", "broker", "driver" if sink.server is None else "database"]
+    aimed = chance.sample([True, True, False], 3)
+    first = [("executor", False), *zip(kinds, aimed, strict=True)]
     return [*chance.sample(first, 4), ("driver", chance.random() < 0.5)]
 
 
@@ -108,7 +109,7 @@ def _told(trial: Trial | None, done: list[dict[str, Any]]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "by_kind": dict(Counter(one["kind"] for one in done if one["kind"] != REPLACED)),
         "replaced": sum(one["kind"] == REPLACED for one in done),
-        "aimed": sum("at" in one for one in done),
+        "aimed": sum("at" in one and one["kind"] != "executor" for one in done),
     }
     if trial is not None:
         told |= {

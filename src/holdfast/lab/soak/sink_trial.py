@@ -230,7 +230,7 @@ class Trial:
         for _ in range(AT_WORK_MAX if kind == "executor" else TRIES_MAX):
             life = self.alive()
             if aimed or at or kind == "executor":
-                place = at or (choose(self._sink.places), choose(WHENS), choose((1, 2)))
+                place = at or (choose(self._sink.places[1:]), choose(WHENS), choose((1, 2)))
                 if kind == "executor":  # elsewhere its tasks are done, or not begun
                     place = (self._sink.places[0], "amid", WARM)
                 is_there = self._bring(life, *place)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from holdfast.pipelines.intake import headers
 from holdfast.pipelines.offsets import DataLossError, Partition
 from holdfast.pipelines.options import FETCH_BYTES
+from holdfast.wire.errors import RETRIABLE, ErrorCode
 
 # What Spark makes of the seven columns' types; it compares the schemas of the first batch exactly.
 ARROW_SCHEMA: Final = pa.schema(
@@ -29,6 +30,8 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 HEADERS_FIELD: Final = pa.field("headers", headers.ARROW_TYPE)
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(HEADERS_FIELD)
+# What may pass although no client is told to try again.
+PASSING: Final = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
 log = logging.getLogger(__name__)
 
 

@@ -8,17 +8,16 @@ Rules: fetch.md#epoch-check, replication.md#diverging-logs.
 
 from __future__ import annotations
 
-import math
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer, UnsupportedError
 from holdfast.pipelines.offsets import Epochs, Partition
+from holdfast.pipelines.reading.access import PASSING
 from holdfast.pipelines.reading.way import Client, wire_settings
-from holdfast.wire.errors import RETRIABLE
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -63,9 +62,8 @@ def newest(client: Client, partitions: Collection[Partition]) -> Newest:
     topics = sorted({partition.topic for partition in partitions})
     with _asking(client) as driver, suppress(DriverError):
         told = driver.metadata(topics)
-        brokers = list(told.brokers)
-        random.shuffle(brokers)
-        others = all_told(driver, brokers[:BROKERS_MAX], topics, time.monotonic() + ASK_S)
+        brokers = random.sample(told.brokers, min(BROKERS_MAX, len(told.brokers)))
+        others = all_told(driver, brokers, topics)
         answers = [told, *(one for one in others if one is not None)]
         found: dict[str, list[MetadataResponseTopic]] = {}
         for topic in (topic for answer in answers for topic in answer.topics):
@@ -79,7 +77,7 @@ def newest(client: Client, partitions: Collection[Partition]) -> Newest:
                     epochs[partition] = max(one.leader_epoch, epochs.get(partition, -1))
         return Newest(
             {p: epochs[p] for p in partitions if epochs.get(p, -1) >= 0},
-            tuple(_address(one) for one in brokers[:BROKERS_MAX]),
+            tuple(map(_address, brokers)),
         )
     return Newest({})
 
@@ -95,24 +93,25 @@ def _asking(client: Client) -> Driver:
 
 
 def all_told(
-    driver: Driver,
-    brokers: Iterable[MetadataResponseBroker],
-    topics: Sequence[str],
-    until_s: float = math.inf,
-) -> list[MetadataResponse | None]:
-    """Return what each of these brokers says of topics; None: it does not answer in time."""
+    driver: Driver, brokers: Iterable[MetadataResponseBroker], topics: Sequence[str]
+) -> Iterator[MetadataResponse | None]:
+    """Yield what each of these brokers says of topics; None: it does not answer, or not in time.
+
+    They are drawn by lot: those that say nothing may take all the time, and whoever looks again
+    must not begin with the same ones.
+    """
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=False,
     )
-    answers: list[MetadataResponse | None] = []
-    for broker in brokers:
-        try:
-            left_s = until_s - time.monotonic()
-            answers.append(driver.send(request, node=broker.node_id) if left_s > 0 else None)
-        except DriverError:
-            answers.append(None)
-    return answers
+    drawn, until_s = list(brokers), time.monotonic() + ASK_S
+    random.shuffle(drawn)
+    for broker in drawn:
+        answer = None
+        if time.monotonic() < until_s:
+            with suppress(DriverError):
+                answer = driver.send(request, node=broker.node_id)
+        yield answer
 
 
 def epoch_ends(client: Client, asked: Mapping[Partition, Question]) -> dict[Partition, int | None]:
@@ -127,7 +126,7 @@ def epoch_ends(client: Client, asked: Mapping[Partition, Question]) -> dict[Part
             with suppress(DriverError):
                 ends, refused = ends_told_by(driver.peer(node), theirs)
                 found |= ends
-                found |= {p: None for p, code in refused.items() if code not in RETRIABLE}
+                found |= {p: None for p, code in refused.items() if code not in PASSING}
     return found
 
 
@@ -139,8 +138,10 @@ def _by_leader(
     told = driver.metadata(topics)
     nodes = _leading(told, asked)
     if nodes.keys() != asked.keys():  # who was asked has not heard of the election
-        for one in all_told(driver, told.brokers, topics, time.monotonic() + ASK_S):
+        for one in all_told(driver, told.brokers, topics):
             nodes |= {} if one is None else _leading(one, asked)
+            if nodes.keys() == asked.keys():
+                break
     sorted_out: dict[int, dict[Partition, Question]] = {}
     for partition, node in nodes.items():
         sorted_out.setdefault(node, {})[partition] = asked[partition]

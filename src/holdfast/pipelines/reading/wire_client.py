@@ -137,7 +137,7 @@ class WireClient:
     def _newest(
         self, told: MetadataResponse, topic: str, number: int, first: Lead | NoLeaderError
     ) -> Lead | NoLeaderError:
-        """Ask every broker that is named; return what is known of the newest epoch."""
+        """Ask the brokers that are named; return what is known of the newest epoch."""
         newest = first
         for one in all_told(self._driver, told.brokers, [topic]):
             found = None if one is None else _lead(one, topic, number)
@@ -153,11 +153,10 @@ class WireClient:
             told = self._driver.metadata([topic])
         except DriverError:
             return False
-        answers = all_told(self._driver, told.brokers, [topic])
-        return bool(answers) and all(
+        return bool(told.brokers) and all(
             one is not None
             and [found.error_code for found in one.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-            for one in answers
+            for one in all_told(self._driver, told.brokers, [topic])
         )
 
     # -- fetching ----------------------------------------------------------------------------------

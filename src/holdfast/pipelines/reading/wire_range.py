@@ -23,14 +23,14 @@ from holdfast.clients.blocking_driver import (
 )
 from holdfast.pipelines.intake.forked import forget_in_child
 from holdfast.pipelines.offsets import Partition, TopicMadeAnewError, made_anew_text
-from holdfast.pipelines.reading.access import UNPLANNED, Access, Plan, ReadError
+from holdfast.pipelines.reading.access import PASSING, UNPLANNED, Access, Plan, ReadError
 from holdfast.pipelines.reading.fetch_session import Asked, From
 from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.history import History
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.way import Client
 from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient
-from holdfast.wire.errors import RETRIABLE, ErrorCode, error_code, error_name
+from holdfast.wire.errors import ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.walker.record_columns import DECODER, Decoder
@@ -46,8 +46,6 @@ _UNKNOWN: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# What may pass although no client is told to try again.
-_PASSING: Final = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
 # A session leaves out what is as it was: so the end is not known from it.
 _NOTHING_NEW: Final = PartitionData(high_watermark=-1)
 _NO_PROOF: Final = "that is no newer one than told of the range's end, so it may be cut off"
@@ -341,7 +339,7 @@ class _Reading:
         refusal = error_code(code)
         if refusal is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range()
-        elif refusal in _PASSING:
+        elif refusal in PASSING:
             if refusal not in _UNKNOWN:
                 self._unknown_since_s = None
             elif self._unknown_since_s is None:
