@@ -21,7 +21,7 @@ from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import Note
+from holdfast.judge.history import Acknowledged, Note
 from holdfast.lab import scenarios
 from holdfast.lab.elsewhere.before import (
     Elsewhere,
@@ -39,7 +39,7 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import judge_again, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
-from holdfast.lab.soak.elsewhere_campaigns import changed
+from holdfast.lab.soak.elsewhere_campaigns import WITH_COMMANDS, WITHOUT, changed
 from holdfast.lab.steps.usual import start_exact
 from holdfast.wire.administration import ConfigEntry, delete_topic
 
@@ -186,20 +186,29 @@ OWN = re.compile(
 HURTS = re.compile(r"run\.fault\(|run\.start_node\(|bring_back\(|_run\.fault\(")
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+ABLE = (*WITH_COMMANDS, *WITHOUT)
+
+
+@pytest.mark.slow
+def test_all_that_run_elsewhere_are_proven_there() -> None:
+    parts = {name: load_scenario(name).parts for name in SCENARIOS}
+    able = [name for name in parts if any(part.hurts is not None for part in parts[name])]
+    assert sorted(able) == sorted(ABLE)
+
+
+@pytest.mark.parametrize("name", ABLE)
 def test_what_steps_do_is_what_their_scenario_says(name: str) -> None:
     """Goal: a part that says that it runs elsewhere does. Method: its steps' own text."""
     parts = load_scenario(name).parts
     module = SCENARIOS[name].split(".")
     text = FOLDER.joinpath(*module).with_suffix(".py").read_text()
-    if any(part.hurts is not None for part in parts):
-        assert not OWN.search(text)
-        assert bool(HURTS.search(text)) == any(part.hurts for part in parts)
-        sent = set(re.findall(r"run\.fault\(\"(\w+)\"", text)) | (
-            {BY_SIGNAL} if "parameters.signals" in text else set()
-        )
-        said = {signal for part in parts for signal in part.hurts or ()}
-        assert sent <= said
+    assert not OWN.search(text)
+    assert bool(HURTS.search(text)) == any(part.hurts for part in parts)
+    sent = set(re.findall(r"run\.fault\(\"(\w+)\"", text)) | (
+        {BY_SIGNAL} if "parameters.signals" in text else set()
+    )
+    said = {signal for part in parts for signal in part.hurts or ()}
+    assert sent <= said
 
 
 # -- on a broker that is there ---------------------------------------------------------------------
@@ -249,7 +258,9 @@ def one_paused(run: Run) -> None:
     posted = client.post(0)
     run.fault("CONT", 0)
     assert posted is None
-    run.check("sent meanwhile", "acknowledged", type(client.take()).__name__, kept=True)
+    taken = client.take()
+    seen = type(taken).__name__
+    run.check("sent meanwhile", "acknowledged", seen, kept=isinstance(taken, Acknowledged))
 
 
 def made_up(steps: object, hurts: frozenset[str] = frozenset({"STOP", "CONT"})) -> Scenario:
