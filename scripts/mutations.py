@@ -8,6 +8,7 @@ from mutations_clusters import CLUSTERS
 from mutations_columns import COLUMNS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
+from mutations_elsewhere import ELSEWHERE
 from mutations_following import FOLLOWING
 from mutations_group_members import GROUP_MEMBERS
 from mutations_group_room import GROUP_ROOM
@@ -51,6 +52,7 @@ MUTATIONS = (
     *COLUMNS,
     *COMPACTION,
     *CONTROL,
+    *ELSEWHERE,
     *GROUP_MEMBERS,
     *GROUP_ROOM,
     *GROUP_SETTINGS,

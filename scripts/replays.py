@@ -44,7 +44,8 @@ RESULTS = ROOT / "docs" / "design" / "soak"
 SCHEDULES = RESULTS / "replay-schedules.jsonl"
 REPLAYS = RESULTS / "replays.jsonl"
 SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
-BUG, CLEAN = "bug", "clean"
+BUG, CLEAN, NOT_MADE = "bug", "clean", "not made"
+BUGS_MIN = 10  # of those below, some have no schedule yet
 SEARCH_S = 240.0  # for one bug
 # What is read and then gone is lost, whether or not the log could be read to its end.
 LOSSES = frozenset({Anomaly.LOST, Anomaly.DIVERGED, Anomaly.VANISHED})
@@ -201,18 +202,17 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
 
 
 def replay_clean(seed: int) -> Row | None:
-    """Replay a seed as it is; None: there is too little in it, or it could not be made."""
+    """Replay a seed as it is; None: there is too little in it."""
     kept = replayable(drawn(seed))
     if not fits(kept.plan):
         return None
     faults = len(kept.plan["events"])
     outcome, folder = replay(kept.plan)
     say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
-    if outcome.exit is Exit.NOT_MADE:
-        return None
     return {
-        "kind": CLEAN, "seed": seed, "faults": faults, "kept": outcome.exit is Exit.KEPT,
-        "seen": losses_of(outcome), "verdict": outcome.verdict,
+        "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN, "seed": seed,
+        "faults": faults, "kept": outcome.exit is Exit.KEPT, "seen": losses_of(outcome),
+        "verdict": outcome.verdict,
     }  # fmt: skip
 
 
@@ -226,24 +226,39 @@ def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> in
                 results.add(row)
                 say(f"{mutation.name}: {row['attempts']} attempts, {row['misses']} misses: "
                     f"{', '.join(row['seen']) or 'NOT SEEN'}")  # fmt: skip
-        seed = options.first
-        while sum(row["kind"] == CLEAN for row in results.rows) < options.clean:
+        seed, not_made = options.first, 0
+        while may_go_on(results.rows, options.clean, not_made):
             known_seeds = {row.get("seed") for row in results.rows if row["kind"] == CLEAN}
             found = None if seed in known_seeds else replay_clean(seed)
-            if found is not None:
+            if found is not None and found["kind"] == NOT_MADE:
+                not_made += 1  # and no result of this code
+            elif found is not None:
                 results.add(found)
             seed += 1
-        return conclude(results.rows)
+        say(f"{not_made} seeds could not be made")
+        return conclude(results.rows, min(BUGS_MIN, len(mutations)), options.clean)
 
 
-def conclude(rows: Sequence[Row]) -> int:
-    """Say what all rows come to; the exit status."""
-    for kind, words in ((CLEAN, "seeds were kept"), (BUG, "bugs were named by the lab")):
+def may_go_on(rows: Sequence[Row], clean: int, not_made: int) -> bool:
+    """Whether seeds are still wanted, and no more than are wanted could not be made."""
+    return sum(row["kind"] == CLEAN for row in rows) < clean and not_made <= clean
+
+
+def conclude(rows: Sequence[Row], bugs: int, clean: int) -> int:
+    """Say what all rows come to; the exit status: also whether there are as many as are wanted."""
+    is_whole = True
+    for kind, wanted, words in (
+        (CLEAN, clean, "seeds were kept"),
+        (BUG, bugs, "bugs were named by the lab"),
+    ):
         its = [row for row in rows if row["kind"] == kind]
-        say(f"{sum(row['kept'] for row in its)} of {len(its)} {words}")
-    bugs = [row for row in rows if row["kind"] == BUG]
-    say(f"{sum(r['attempts'] for r in bugs)} attempts, {sum(r['misses'] for r in bugs)} misses")
-    return 0 if rows and all(row["kept"] for row in rows) else 1
+        say(f"{sum(row['kept'] for row in its)} of {len(its)} {words}; wanted: {wanted}")
+        is_whole &= len(its) >= wanted and all(row["kept"] for row in its)
+    tries = [row for row in rows if row["kind"] == BUG]
+    say(f"{sum(r['attempts'] for r in tries)} attempts, {sum(r['misses'] for r in tries)} misses")
+    if len(tries) < bugs:
+        say("Too few bugs have a schedule for this code: --find looks for them.")
+    return 0 if is_whole else 1
 
 
 def say(text: str) -> None:

@@ -142,3 +142,53 @@ def test_ctrl_c_leaves_the_cluster_whole(theirs: LocalCluster, nodes: Path, tmp_
     assert "undone: start of node" in said
     assert "NOT UNDONE" not in said
     assert list(changed(theirs)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_cluster_that_another_run_breaks_is_left_alone(
+    run: Run, theirs: LocalCluster, nodes: Path, tmp_path: Path
+) -> None:
+    """Method: the topic of a run that still goes on, or was killed."""
+    asked = ("topics", "--bootstrap-server", theirs.bootstrap_servers)
+    topic = "holdfast-prove-another"
+    assert run(*asked, "--create", "--topic", topic).status == 0
+    words = ["--no-control", "--output", str(tmp_path / "run")]
+    try:
+        outcome = run("prove", "one-broker-down", "--nodes", str(nodes), MAY, *words)
+    finally:
+        assert run(*asked, "--delete", "--topic", topic).status == 0
+    assert (outcome.status, outcome.output) == (2, "")
+    assert f"has the topic {topic}: another run breaks it just now" in outcome.errors
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+def test_no_broker_is_hurt_while_others_have_data_on_it_alone(
+    run: Run, theirs: LocalCluster, tmp_path: Path
+) -> None:
+    """Method: a stranger's topic has one replica in sync, on the broker that would be killed."""
+    path = tmp_path / "nodes.toml"
+    write_nodes_file(path, theirs)
+    path.write_text(f"start-timeout = 1.5\n{path.read_text()}")
+    asked = ("topics", "--bootstrap-server", theirs.bootstrap_servers)
+    make = ("--create", "--replication-factor", "2", "--topic")
+    assert run(*asked, *make, "others").status == 0
+    theirs.kill(1)
+    try:
+        wait_until(lambda: in_sync(theirs) == {0}, timeout_s=BOUND_S, what="it to be missed")
+        sizes = ["--brokers", "1", "--replication-factor", "1", "--min-isr", "1"]
+        words = ["--no-control", "--signal", "KILL", *sizes, "--output", str(tmp_path / "run")]
+        outcome = run("prove", "one-broker-down", "--nodes", str(path), MAY, *words)
+        assert (outcome.status, theirs.state(0)) == (2, State.RUNNING), outcome.output
+        assert "not whole after 1.5 s, so no broker of it is hurt: " in outcome.output
+        assert "-0 has [0] of [0, 1] in sync" in outcome.output
+    finally:
+        theirs.start_node(1)
+        run(*asked, "--delete", "--topic", "others")
+
+
+def in_sync(cluster: LocalCluster) -> set[int]:
+    states = cluster.partitions("others") or {}
+    return {node for state in states.values() for node in state.isr}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +14,7 @@ import pytest
 
 from holdfast.cli.proving import prove_replay
 from holdfast.lab.journal import Exit
+from holdfast.lab.keeping import KEPT_MAX, VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import Scenario
@@ -40,6 +44,8 @@ def plan(tmp_path: Path) -> Path:
         (("replay", "--plan", "PLAN", "--seed", "3"), "give one of them"),
         (("replay", "--plan", "PLAN", "--attempts", "0"), "--attempts 0"),
         (("replay", "--plan", "EMPTY"), "no plan of the simulator"),
+        (("replay", "--plan", "DEEP"), "it can't be read"),
+        (("replay", "--plan", "/dev/zero"), "it is larger than 4 MiB"),
         (("replay", "--plan", "QUIET"), "nothing of it can be done to processes"),
         (("replay", "--plan", "PLAN", "--engine", "other"), "--engine other"),
         (("replay", "--seed", "-1"), "--seed -1"),
@@ -56,7 +62,9 @@ def test_what_can_not_be_replayed_is_refused_with_the_reason(
     quiet, empty = tmp_path / "quiet.json", tmp_path / "empty.json"
     quiet.write_text(replace(draw_plan(SEED), events=()).to_json())
     empty.write_text("{}")
-    files = {"PLAN": plan, "QUIET": quiet, "EMPTY": empty}
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    files = {"PLAN": plan, "QUIET": quiet, "EMPTY": empty, "DEEP": deep}
     given = [str(files.get(each, each)) for each in arguments]
     if given[0] == "replay":
         given += ["--output", str(tmp_path / "run")]
@@ -67,18 +75,44 @@ def test_what_can_not_be_replayed_is_refused_with_the_reason(
 
 @pytest.mark.process
 @pytest.mark.slow
+def test_a_closed_pipe_is_no_broken_promise(tmp_path: Path) -> None:
+    """Method: a plan that is described, and then refused, into a pipe that nobody reads."""
+    quiet = tmp_path / "quiet.json"
+    quiet.write_text(replace(draw_plan(SEED), events=()).to_json())
+    words = ["prove", "replay", "--plan", str(quiet), "--output", str(tmp_path / "run")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert ended.returncode == Exit.NOT_MADE
+    assert "nothing of it can be done to processes" in ended.stderr
+
+
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_seed_is_drawn_as_the_simulator_draws_it() -> None:
     assert prove_replay.drawn(SEED) == json.loads(draw_plan(SEED).to_json())
 
 
-def test_attempts_end_with_the_first_that_is_broken(
-    run: Run, tmp_path: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Method: proofs that come out as they are told. Each has its schedule beside it."""
-    came = [Exit.KEPT, Exit.NOT_MADE, Exit.BROKEN, Exit.KEPT]
+class Proofs:
+    """Proofs that come out as they are told, in place of true ones."""
 
-    def told(scenario: Scenario, parameters: Parameters, folder: Path, **_more: Any) -> Outcome:
-        code = came.pop(0)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *came: Exit) -> None:
+        self._came = list(came)
+        self.commands: list[str] = []
+        monkeypatch.setattr(prove_replay, "prove", self._prove)
+
+    def _prove(
+        self, scenario: Scenario, parameters: Parameters, folder: Path, *, command: str, **_: Any
+    ) -> Outcome:
+        code = self._came.pop(0)
+        self.commands.append(command)
         return Outcome(
             scenario=scenario,
             parameters=parameters,
@@ -89,7 +123,12 @@ def test_attempts_end_with_the_first_that_is_broken(
             report=None,
         )
 
-    monkeypatch.setattr(prove_replay, "prove", told)
+
+def test_attempts_end_with_the_first_that_is_broken(
+    run: Run, tmp_path: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt has its schedule beside it."""
+    Proofs(monkeypatch, Exit.KEPT, Exit.NOT_MADE, Exit.BROKEN, Exit.KEPT)
     folder = tmp_path / "run"
     outcome = run("prove", "replay", "--plan", str(plan), "--attempts", "9", "--output",
                   str(folder), "--json")  # fmt: skip
@@ -97,8 +136,43 @@ def test_attempts_end_with_the_first_that_is_broken(
     told_of = json.loads(outcome.output)
     assert (told_of["attempts"], told_of["misses"]) == (3, 1)
     assert "3 attempts, 1 in which nothing was broken, 1 that could not be made" in outcome.errors
-    names = sorted(each.name for each in folder.iterdir())
+    assert json.loads((folder / VERDICT).read_bytes()) == told_of
+    names = sorted(each.name for each in folder.iterdir() if each.is_dir())
     assert names == ["attempt-1", "attempt-2", "attempt-3"]
     schedule = read_schedule(folder / names[0] / SCHEDULE)
-    assert [line in outcome.errors for line in schedule.describe()]
+    assert all(line in outcome.errors for line in schedule.describe())
     assert schedule.seed == SEED
+
+
+def test_an_attempt_that_could_not_be_made_says_nothing_of_the_others(
+    run: Run, tmp_path: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Proofs(monkeypatch, Exit.NOT_MADE, Exit.KEPT, Exit.NOT_MADE)
+    words = ("--plan", str(plan), "--attempts", "3", "--output", str(tmp_path / "run"))
+    outcome = run("prove", "replay", *words)
+    assert outcome.status == Exit.KEPT, outcome.errors
+    assert "Report" not in outcome.output
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_seed_that_was_drawn_is_in_the_command_and_old_runs_go(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a report's command does the same again, and proofs don't pile up.
+
+    Method: attempts into the user's own folder, where more runs lie that were kept than stay.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("secrets.randbelow", lambda _most: SEED)
+    proofs = tmp_path / "holdfast" / "proofs"
+    for number in range(KEPT_MAX):
+        folder = proofs / f"replay-20260101-000000-{number}"
+        folder.mkdir(parents=True)
+        (folder / VERDICT).write_text('{"exit": 0}')
+    told = Proofs(monkeypatch, Exit.KEPT, Exit.KEPT)
+    outcome = run("prove", "replay", "--attempts", "2")
+    assert outcome.status == Exit.KEPT, outcome.errors
+    assert all(command.endswith(f" --seed {SEED}") for command in told.commands)
+    assert "Removed: replay-20260101-000000-" in outcome.output
+    assert len([*proofs.iterdir()]) == KEPT_MAX

@@ -63,16 +63,23 @@ def test_a_command_that_hangs_is_ended_with_what_it_has_started(tmp_path: Path) 
         wait_until(lambda pid=pid: has_ended(pid), timeout_s=BOUND_S, what="its end")  # type: ignore[misc]
 
 
-def test_a_command_that_is_given_up_is_ended(tmp_path: Path) -> None:
-    """Method: another one is begun, which waits for it; then the end."""
-    pids = tmp_path / "pids"
-    tried = commands(tmp_path, f"echo $$ >>{pids}; test -e {pids}.two || {{ touch {pids}.two; "
-                     "exit 0; }; exec sleep 60")  # fmt: skip
+def test_what_still_runs_is_waited_for(tmp_path: Path) -> None:
+    """Goal: nothing of a command is still to come. Method: one fails, behind one that does well."""
+    done = tmp_path / "done"
+    tried = commands(tmp_path, f"echo x >>{done}; test -e {done}.two || {{ touch {done}.two; "
+                     "exit 0; }; exit 1")  # fmt: skip
     tried.begin("kill", NODE)
     tried.begin("kill", NODE)
-    wait_until(lambda: len(pids.read_text().split()) == 2, timeout_s=BOUND_S, what="the second")
-    tried.end()
-    assert all(has_ended(pid) for pid in pids.read_text().split())
+    tried.settle()
+    tried.finish(NODE.id)
+    assert done.read_text().split() == ["x", "x"]
+
+
+def test_a_command_whose_words_can_not_be_kept_is_run(tmp_path: Path) -> None:
+    """Method: the folder of its log has gone."""
+    done = tmp_path / "done"
+    commands(tmp_path / "gone", f"touch {done}").run("kill", NODE)
+    assert done.exists()
 
 
 def has_ended(pid: str) -> bool:

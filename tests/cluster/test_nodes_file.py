@@ -67,9 +67,10 @@ def test_commands_are_those_of_all_nodes_or_a_nodes_own(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_cluster_says_is_not_read_by_a_shell(tmp_path: Path) -> None:
-    """Method: a broker that is advertised at what a shell would run."""
-    there = replace(node(1), host="x; rm -rf /")
+@pytest.mark.parametrize("host", ["x; rm -rf /", "-oProxyCommand", "x y", "$(x)", ""])
+def test_what_a_cluster_says_is_not_read_by_a_shell(tmp_path: Path, host: str) -> None:
+    """Method: a broker that is advertised at what a shell would run, or ssh take for an option."""
+    there = replace(node(1), host=host)
     file = read(tmp_path, f"{HEAD}[commands]\n{START}heal = \"sh -c 'echo {{host}}'\"\n")
     assert file.words("start", there)
     with pytest.raises(UsageError, match="which is no host's name: it is not put into `heal` of"):
@@ -91,6 +92,9 @@ def test_a_node_without_commands_is_not_hurt(tmp_path: Path) -> None:
         (f"{HEAD}[commands]\npause = 'x'\n", 3, "commands.pause: there is no command `resume`"),
         (f"{HEAD}[commands]\ncut = 'x'\n", 3, "commands.cut: there is no command `heal`"),
         (f"{HEAD}[nodes.one]\n{START}", 2, "nodes.one: it must be a broker's id"),
+        (f"{HEAD}[nodes.1]\n{START}[nodes.01]\n", 4, "nodes.01: it must be a broker's id"),
+        (f"{HEAD}[nodes.{'9' * 5000}]\n", 2, "it must be a broker's id"),
+        (f'{HEAD}[commands]\nstart = "x \\u0000"\n', 3, "commands.start: a command has no char"),
         (f"{HEAD}[commands]\nstart = ''\n", 3, "commands.start: a command must have words"),
         (f"{HEAD}[commands]\nstart = ['x']\n", 3, "commands.start: a command must be one text"),
         (f'{HEAD}[commands]\nstart = """\nx\n\'y"""\n', 3, "commands.start: no closing quotation"),

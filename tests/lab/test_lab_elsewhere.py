@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +18,19 @@ import pytest
 
 from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import ClusterError, LocalCluster
-from holdfast.cluster.elsewhere.elsewhere_cluster import Found
+from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
-from holdfast.judge.history import Note
+from holdfast.cluster.processes import wait_until
+from holdfast.judge.history import Acknowledged, Note
 from holdfast.lab import scenarios
-from holdfast.lab.elsewhere.before import Elsewhere, look, parameters_for, refuse_unable
+from holdfast.lab.elsewhere.before import (
+    Elsewhere,
+    look,
+    parameters_for,
+    refuse_unable,
+    settings_told,
+    would_be_done,
+)
 from holdfast.lab.elsewhere.elsewhere_run import NOT_SEEN, ElsewhereRun
 from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.journal import Exit
@@ -30,9 +39,9 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import judge_again, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
-from holdfast.lab.soak.elsewhere_campaigns import changed
+from holdfast.lab.soak.elsewhere_campaigns import WITH_COMMANDS, WITHOUT, changed
 from holdfast.lab.steps.usual import start_exact
-from holdfast.wire.administration import delete_topic
+from holdfast.wire.administration import ConfigEntry, delete_topic
 
 FOLDER = Path(scenarios.__file__).parent
 ONE = Parameters(brokers=1, replication_factor=1, min_isr=1, partitions=1, retries=0)
@@ -110,6 +119,14 @@ def test_what_a_scenario_takes_is_said_before_it_begins() -> None:
     assert "rolling-restart is made for 3" in refusal("rolling-restart", elsewhere(brokers=2))
 
 
+def shown(name: str, *, control: bool, **flags: object) -> str:
+    """What would be done by it."""
+    scenario, there = load_scenario(name), elsewhere()
+    assert there.file is not None
+    parameters = parameters_for(scenario, flags, there)
+    return "\n".join(would_be_done(scenario, parameters, there, there.file, control=control))
+
+
 def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
     there = elsewhere(file=False)
     said = refusal("one-broker-down", there)
@@ -118,6 +135,34 @@ def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
         "disk-lost", there
     )
     assert not refusal("commit-rules", there)
+
+
+def test_every_broker_that_would_be_hurt_is_shown() -> None:
+    """Method: a control takes more brokers than were asked for, and a scenario hurts none."""
+    assert "hurt brokers 1, 2 by" in shown("one-broker-down", control=False, brokers=2)
+    said = shown("one-broker-down", control=True, brokers=2)
+    assert "hurt brokers 1, 2, 3 by" in said
+    assert [line.split()[1:3] for line in said.splitlines() if "pause" in line] == [
+        [number, "pause"] for number in "123"
+    ]
+    assert shown("commit-rules", control=True).endswith("and hurt nobody.")
+    assert refusal("one-broker-down", elsewhere(brokers=2)).endswith(
+        "of those at kafka:9092 2 can be used. --no-control leaves the control out."
+    )
+
+
+def test_where_topics_stay_nothing_is_begun() -> None:
+    entry = ConfigEntry(
+        name="delete.topic.enable",
+        value="false",
+        source="STATIC_BROKER_CONFIG",
+        read_only=True,
+        sensitive=False,
+        synonyms=[],
+    )
+    with pytest.raises(LabError, match="the topic of a run would stay there"):
+        settings_told([entry])
+    assert settings_told([replace(entry, value="true")]) == {}
 
 
 def test_brokers_are_those_that_are_there() -> None:
@@ -141,20 +186,29 @@ OWN = re.compile(
 HURTS = re.compile(r"run\.fault\(|run\.start_node\(|bring_back\(|_run\.fault\(")
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+ABLE = (*WITH_COMMANDS, *WITHOUT)
+
+
+@pytest.mark.slow
+def test_all_that_run_elsewhere_are_proven_there() -> None:
+    parts = {name: load_scenario(name).parts for name in SCENARIOS}
+    able = [name for name in parts if any(part.hurts is not None for part in parts[name])]
+    assert sorted(able) == sorted(ABLE)
+
+
+@pytest.mark.parametrize("name", ABLE)
 def test_what_steps_do_is_what_their_scenario_says(name: str) -> None:
     """Goal: a part that says that it runs elsewhere does. Method: its steps' own text."""
     parts = load_scenario(name).parts
     module = SCENARIOS[name].split(".")
     text = FOLDER.joinpath(*module).with_suffix(".py").read_text()
-    if any(part.hurts is not None for part in parts):
-        assert not OWN.search(text)
-        assert bool(HURTS.search(text)) == any(part.hurts for part in parts)
-        sent = set(re.findall(r"run\.fault\(\"(\w+)\"", text)) | (
-            {BY_SIGNAL} if "parameters.signals" in text else set()
-        )
-        said = {signal for part in parts for signal in part.hurts or ()}
-        assert sent <= said
+    assert not OWN.search(text)
+    assert bool(HURTS.search(text)) == any(part.hurts for part in parts)
+    sent = set(re.findall(r"run\.fault\(\"(\w+)\"", text)) | (
+        {BY_SIGNAL} if "parameters.signals" in text else set()
+    )
+    said = {signal for part in parts for signal in part.hurts or ()}
+    assert sent <= said
 
 
 # -- on a broker that is there ---------------------------------------------------------------------
@@ -184,13 +238,17 @@ def usual(cluster: LocalCluster) -> dict[str, tuple[str, ...]]:
 
 
 def begun(
-    cluster: LocalCluster, directory: Path, timeout_s: float = BOUND_S, **other: tuple[str, ...]
+    cluster: LocalCluster,
+    directory: Path,
+    timeout_s: float = BOUND_S,
+    say: Callable[[str], None] = lambda _line: None,
+    **other: tuple[str, ...],
 ) -> ElsewhereRun:
     """A run on it by its usual commands, with these in their place."""
     there = look(cluster.bootstrap_servers)
     file = nodes_file(usual(cluster) | other, timeout_s)
     parameters = parameters_for(made_up(one_paused), {}, there)
-    return ElsewhereRun(there.found, file, parameters, directory / "run", lambda _line: None)
+    return ElsewhereRun(there.found, file, parameters, directory / "run", say)
 
 
 def one_paused(run: Run) -> None:
@@ -200,7 +258,9 @@ def one_paused(run: Run) -> None:
     posted = client.post(0)
     run.fault("CONT", 0)
     assert posted is None
-    run.check("sent meanwhile", "acknowledged", type(client.take()).__name__, kept=True)
+    taken = client.take()
+    seen = type(taken).__name__
+    run.check("sent meanwhile", "acknowledged", seen, kept=isinstance(taken, Acknowledged))
 
 
 def made_up(steps: object, hurts: frozenset[str] = frozenset({"STOP", "CONT"})) -> Scenario:
@@ -233,28 +293,51 @@ def notes(directory: Path) -> str:
     return "\n".join(event.text for event in events if isinstance(event, Note))
 
 
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_broker_of_another_cluster_is_not_taken_for_one(
+    theirs: LocalCluster, tmp_path: Path
+) -> None:
+    """Method: a broker with the id that is wanted answers at its address, of another cluster."""
+    found = replace(look(theirs.bootstrap_servers).found, cluster_id="another")
+    with pytest.raises(ClusterError, match=f"of the cluster {theirs.cluster_id}, and not of anoth"):
+        ElsewhereCluster(found.record([0]), None, tmp_path, {}).start()
+
+
 @pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_run_leaves_its_cluster_as_it_was(theirs: LocalCluster, tmp_path: Path) -> None:
     """Goal: a verdict as on a cluster of one's own, which says what it does not rest on."""
-    scenario, there = made_up(one_paused), look(theirs.bootstrap_servers)
-    parameters = parameters_for(scenario, {}, there)
-    begin = partial(ElsewhereRun, there.found, nodes_file(usual(theirs)))
     said: list[str] = []
-    outcome = prove(
-        scenario,
-        parameters,
-        tmp_path / "run",
-        command="x",
-        control=False,
-        say=said.append,
-        begin=begin,
-    )
+    outcome = proved(theirs, tmp_path, made_up(one_paused), said.append)
     assert outcome.exit is Exit.KEPT, "\n".join(said)
     expect_told(outcome)
     assert whole(theirs)
     expect_told(judge_again(tmp_path / "run"))
+
+
+def proved(
+    cluster: LocalCluster,
+    directory: Path,
+    scenario: Scenario,
+    say: Callable[[str], None],
+    *,
+    start_timeout_s: float = BOUND_S,
+    **other: tuple[str, ...],
+) -> Outcome:
+    """Prove a scenario on it, without its control, as `begun` begins a run."""
+    there = look(cluster.bootstrap_servers)
+    file = nodes_file(usual(cluster) | other, start_timeout_s=start_timeout_s)
+    return prove(
+        scenario,
+        parameters_for(scenario, {}, there),
+        directory / "run",
+        command="x",
+        control=False,
+        say=say,
+        begin=partial(ElsewhereRun, there.found, file),
+    )
 
 
 def expect_told(outcome: Outcome) -> None:
@@ -289,10 +372,28 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
     monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
     command = script.format(pid=theirs.node(0).pid)
     run = begun(theirs, tmp_path, timeout_s=4.0, pause=("sh", "-c", command))
-    with run, pytest.raises(ClusterError, match=words):
+    with run, pytest.raises(LabError, match=words):
         pause(run)
     run.journal.close()
-    assert run.left == []
+    assert not run.left
+    assert not run.checks
+    assert whole(theirs)
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize("script", ["exit 7", "true"])
+def test_a_command_that_fails_breaks_no_promise(
+    theirs: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Goal: not made, never broken. Method: a kill that fails, and one that does nothing."""
+    monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
+    said: list[str] = []
+    scenario = made_up(killed, frozenset({"KILL"}))
+    outcome = proved(theirs, tmp_path, scenario, said.append, kill=("sh", "-c", script))
+    assert outcome.exit is Exit.NOT_MADE, "\n".join(said)
+    assert "The run could not be made: `sh -c " in outcome.verdict
     assert whole(theirs)
 
 
@@ -300,15 +401,54 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
 @pytest.mark.slow
 @pytest.mark.serial
 def test_what_is_interrupted_is_undone(theirs: LocalCluster, tmp_path: Path) -> None:
-    """Method: Ctrl-C, which the command itself sends to the lab when it has stopped the broker."""
-    script = f"kill -STOP {theirs.node(0).pid}; kill -INT $PPID; sleep 60"
+    """Goal: what was asked for before is undone behind it, wherever it is done.
+
+    Method: Ctrl-C, which the command itself sends to the lab before it has the broker stopped, in
+    another session: as on another machine, it would be stopped though the command were killed.
+    """
+    done = tmp_path / "done"
+    late = f"sleep 1; kill -STOP {theirs.node(0).pid}; touch {done}"
+    script = f"setsid sh -c '{late}' & sleep 0.5; kill -INT $PPID; wait; exit 1"
     run = begun(theirs, tmp_path, pause=("sh", "-c", script))
     with pytest.raises(KeyboardInterrupt), run:
         pause(run)
     run.journal.close()
     assert run.left == []
     assert "undone: resume of node 0" in notes(run.history)
+    wait_until(done.exists, timeout_s=BOUND_S, what="the pause")
     assert whole(theirs)
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+def test_nothing_that_can_not_be_written_keeps_it_from_being_undone(
+    theirs: LocalCluster, tmp_path: Path
+) -> None:
+    """Goal: a closed terminal and a full disk leave no broker hurt.
+
+    Method: once the broker is paused nobody takes a line, and the commands' log has no room.
+    """
+    log = tmp_path / "run" / "commands" / "node-0.log"
+
+    def say(_line: str) -> None:
+        if log.exists():
+            raise BrokenPipeError
+
+    run = begun(theirs, tmp_path, say=say)
+    with pytest.raises(BrokenPipeError), run:
+        pause_and_fill(run, log)
+    run.journal.close()
+    assert run.left == []
+    assert whole(theirs)
+
+
+def pause_and_fill(run: Run, log: Path) -> None:
+    run.create_topic(run.topic, 1, None, assignment={0: [0]})
+    run.cluster.kill(0, "STOP")
+    log.unlink()
+    log.symlink_to("/dev/full")
+    run.note("the terminal is closed")
 
 
 @pytest.mark.turns
@@ -319,20 +459,9 @@ def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_pa
 
     It is killed in truth, and started by the test.
     """
-    scenario = made_up(killed, frozenset({"KILL"}))
-    there = look(theirs.bootstrap_servers)
-    commands = usual(theirs) | {"start": ("true",)}
-    begin = partial(ElsewhereRun, there.found, nodes_file(commands, start_timeout_s=2.0))
     said: list[str] = []
-    outcome = prove(
-        scenario,
-        parameters_for(scenario, {}, there),
-        tmp_path / "run",
-        command="x",
-        control=False,
-        say=said.append,
-        begin=begin,
-    )
+    scenario = made_up(killed, frozenset({"KILL"}))
+    outcome = proved(theirs, tmp_path, scenario, said.append, start_timeout_s=2.0, start=("true",))
     assert outcome.exit is Exit.NOT_MADE
     assert "node 0 does not serve at" in outcome.verdict
     assert "what was done to the cluster is not all undone: node 0 (kill)" in outcome.verdict
@@ -342,7 +471,8 @@ def test_a_broker_that_does_not_come_back_is_listed(theirs: LocalCluster, tmp_pa
         left = [name for name in theirs.topic_names() or () if name.startswith("holdfast-prove-")]
         assert len(left) == 1  # nobody was there to remove it
         driver.perform(delete_topic(left[0]), node="controller")
-    assert any(f"NOT REMOVED: topic {left[0]}" in line for line in said)
+    assert any(f"NOT UNDONE: topic {left[0]} is still there" in line for line in said)
+    assert f"topic {left[0]} is still there" in outcome.verdict
 
 
 def killed(run: Run) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ import pytest
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenarios.networks.replay import refuse_nothing
 from holdfast.lab.steps.replay_plan import (
     AFTER_S,
     CALM_S,
@@ -33,7 +35,7 @@ from holdfast.testing.simulation.drawing import draw_plan
 from holdfast.testing.simulation.plan import Event, Plan, plan_from_row
 from mutations import MUTATIONS
 from replay_search import PATTERNS, fits
-from replays import BUGS
+from replays import BUG, BUGS, CLEAN, conclude, may_go_on
 
 SEEDS = range(40)
 
@@ -189,6 +191,60 @@ def test_what_is_no_plan_is_refused(row: dict[str, Any]) -> None:
         schedule_of(row)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("at", float("nan")),
+        ("at", float("inf")),
+        ("at", -1.0),
+        ("seconds", 1e9),
+        ("seconds", float("nan")),
+        ("target", ""),
+        ("target", "banana"),
+        ("target", "broker:x"),
+        ("target", "leader:t0/x"),
+        ("other", "controller"),
+        ("brokers", 10**9),
+        ("brokers", 10**30),
+        ("controllers", 0),
+        ("elr", "no"),
+        ("combined", 0),
+        ("partitions", 10**9),
+        ("partitions", 0),
+        ("config", {SESSION: "0"}),
+        ("config", {SESSION: float("inf")}),
+        ("producers", []),
+    ],
+)
+def test_nonsense_is_refused_before_a_run_begins(name: str, value: object) -> None:
+    """Goal: no run that ends in its midst, or never. Method: a file by hand, one thing wrong."""
+    cut = event(4.0, "cut", "broker:0", other="active")
+    row = drawn(1, events=[cut])
+    schedule_of(replayable(row).plan)
+    (where,) = [each for each in (cut, row["topics"][0], row) if name in each][:1]
+    where[name] = value
+    with pytest.raises(LabError, match=r"no plan of the simulator|no schedule for"):
+        schedule_of(replayable(row).plan)
+
+
+@pytest.mark.parametrize(
+    ("done", "dropped", "words"),
+    [
+        ({}, 7, "nothing that the schedule names"),
+        ({Kind.KILL: 0}, None, "nothing that the schedule names"),
+        ({Kind.CUT: 2, Kind.ISOLATE: 1}, 0, "3 cuts, and they have dropped no packet"),
+        ({Kind.CUT: 2, Kind.KILL: 1}, 0, ""),
+        ({Kind.CUT: 2}, 1, ""),
+        ({Kind.CUT: 2}, None, ""),
+    ],
+)
+def test_where_nothing_was_hurt_nothing_is_proven(
+    done: dict[Kind, int], dropped: int | None, words: str
+) -> None:
+    with pytest.raises(LabError, match=words) if words else nullcontext():
+        refuse_nothing(done, dropped)
+
+
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
     scenario = load_scenario("replay")
     main, control = scenario.parts
@@ -205,6 +261,20 @@ def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:
 def test_bugs_that_the_lab_must_name_are_there_and_have_a_pattern() -> None:
     assert BUGS.keys() <= {mutation.name for mutation in MUTATIONS}
     assert set(BUGS.values()) <= PATTERNS.keys()
+
+
+def test_make_replay_fails_where_too_little_was_replayed() -> None:
+    """Method: rows by hand. Bugs without a schedule for this code once passed, all of them."""
+    bug = {"kind": BUG, "kept": True, "attempts": 1, "misses": 0}
+    clean = {"kind": CLEAN, "kept": True}
+    assert conclude([bug, clean], 1, 1) == 0
+    assert conclude([clean], 1, 1) == 1
+    assert conclude([bug], 1, 1) == 1
+    assert conclude([bug, bug | {"kept": False}, clean], 2, 1) == 1
+    assert conclude([bug, clean | {"kept": False}], 1, 1) == 1
+    assert may_go_on([bug, clean], 2, 2)
+    assert not may_go_on([bug, clean], 2, 3)
+    assert not may_go_on([clean], 1, 0)
 
 
 def test_a_pattern_is_some_of_a_plan_s_events() -> None:

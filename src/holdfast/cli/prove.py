@@ -7,7 +7,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
@@ -173,9 +174,7 @@ def prove(
     directory = output_directory(output, scenario)
     from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
+    say = teller(as_json=as_json)
     try:
         with interrupted_once():
             outcome = run_proof(
@@ -189,16 +188,43 @@ def prove(
             )
     except KeyboardInterrupt:
         raise InterruptedCommandError(kept_in(directory)) from None
-    if as_json:
-        print(json.dumps(outcome.as_json(), indent=2), flush=True)
-    else:
-        if outcome.report is not None:
-            print(f"Report:  {outcome.report}")
-        print(f"History: {directory}")
+    tell_end(outcome.as_json(), outcome.report, directory, say, as_json=as_json)
     if output is None:
         for line in tidy():
             say(line)
     raise typer.Exit(int(outcome.exit))
+
+
+def teller(*, as_json: bool) -> Callable[[str], None]:
+    """Return what tells who watches a run, and nobody once they have gone: the run goes on.
+
+    Raised from here, in whatever thread, a closed pipe would end what undoes faults, and pass for a
+    broken promise.
+    """
+
+    def say(line: str) -> None:
+        with suppress(OSError):
+            print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    return say
+
+
+def tell_end(
+    told: dict[str, Any],
+    report: Path | None,
+    directory: Path,
+    say: Callable[[str], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Say what a run came to, or where that lies."""
+    if as_json:
+        with suppress(OSError):  # the last flush of all meets it again, and has a status for it
+            print(json.dumps(told, indent=2), flush=True)
+        return
+    if report is not None:
+        say(f"Report:  {report}")
+    say(f"History: {directory}")
 
 
 def prepared(
@@ -239,9 +265,7 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
             fail(f"--engine {engine}: it is {EMBEDDED} or {APACHE}.")
     directory = output.absolute() if output else proofs_directory().parent / "matrix"
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
+    say = teller(as_json=as_json)
     try:
         with interrupted_once():
             rows, page = prove_all.prove_all(
@@ -278,29 +302,30 @@ def replay(
         option = min(strange).removesuffix("_s").replace("_", "-")
         fail(f"--{option} has no effect in {REPLAY}: the plan that is drawn says what there is.")
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
+    say = teller(as_json=as_json)
     directory = output_directory(output, REPLAY)
     try:
         with interrupted_once():
+            found = prove_replay.plan_for(given.get("seed"), plan)
+            drawn = plan is None and "seed" not in given
             replayed = prove_replay.replay(
-                prove_replay.plan_for(given.get("seed"), plan),
+                found,
                 directory,
                 engine=given.get("engine", "embedded"),
                 attempts=1 if attempts is None else attempts,
                 control=control,
-                command=command_line(),
+                command=f"{command_line()} {found[1]}" if drawn else command_line(),
                 say=say,
             )
     except LabError as error:
         fail(str(error))
     except KeyboardInterrupt:
-        raise InterruptedCommandError(kept_in(directory)) from None
-    if as_json:
-        print(json.dumps(replayed.as_json(), indent=2), flush=True)
-    else:
-        print(f"Report:  {replayed.outcome.report}\nHistory: {directory}")
+        begun = sorted(directory.glob("attempt-*"), key=lambda path: path.stat().st_mtime_ns)
+        raise InterruptedCommandError(kept_in([directory, *begun][-1])) from None
+    tell_end(replayed.as_json(), replayed.outcome.report, directory, say, as_json=as_json)
+    if output is None:
+        for line in tidy():
+            say(line)
     raise typer.Exit(int(replayed.exit))
 
 

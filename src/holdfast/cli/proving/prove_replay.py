@@ -12,12 +12,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
+from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import EMBEDDED, LabError, Parameters, refuse_if
 from holdfast.lab.prove import prove
@@ -26,6 +28,7 @@ from holdfast.lab.scenarios.networks.replay import SCHEDULE
 from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
 
 SEED_MAX = 1_000_000
+PLAN_BYTES_MAX = 4 << 20
 ATTEMPTS_MAX = 100
 _DRAW_S = 60.0
 _DRAW = """
@@ -38,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What came of all attempts; `outcome` is the last one's."""
+    """What came of all attempts; `outcome` is that of the last one that could be made, if any."""
 
     outcome: Outcome
     attempts: int
@@ -72,8 +75,14 @@ def plan_for(seed: int | None, file: Path | None) -> tuple[Replayable, str]:
     if file is not None:
         refuse_if(seed is not None, "--seed draws a plan and --plan is one: give one of them.")
         try:
-            found = json.loads(file.read_bytes())
-        except (OSError, ValueError) as error:
+            with file.open("rb") as data:
+                text = data.read(PLAN_BYTES_MAX + 1)
+            refuse_if(
+                len(text) > PLAN_BYTES_MAX,
+                f"--plan {file}: it is larger than {PLAN_BYTES_MAX >> 20} MiB.",
+            )
+            found = json.loads(text)
+        except (OSError, ValueError, RecursionError) as error:
             raise LabError(f"--plan {file}: it can't be read: {error}") from error
         refuse_if(not isinstance(found, dict), f"--plan {file}: it is no plan of the simulator.")
         return replayable(found), f"--plan {file}"
@@ -109,18 +118,26 @@ def replay(
         control = False
         say("These settings promise to lose nothing in no case, so there is no control.")
     counts: Counter[Exit] = Counter()
+    made: Outcome | None = None
     for number in range(1, attempts + 1):
         folder = directory if attempts == 1 else directory / f"attempt-{number}"
         if attempts > 1:
             say(f"attempt {number} of {attempts}")
         outcome = attempt(kept, parameters, folder, control=control, command=command, say=say)
         counts[outcome.exit] += 1
+        if made is None or outcome.exit is not Exit.NOT_MADE:
+            made = outcome
         if outcome.exit is Exit.BROKEN:
             break
     misses = counts[Exit.KEPT]
     say(f"{again}: {counts.total()} attempts, {misses} in which nothing was broken, "
         f"{counts[Exit.NOT_MADE]} that could not be made")  # fmt: skip
-    return Replayed(outcome=outcome, attempts=counts.total(), misses=misses)
+    assert made is not None, "there was an attempt"
+    replayed = Replayed(outcome=made, attempts=counts.total(), misses=misses)
+    if attempts > 1:
+        with suppress(OSError):  # then the folder stays until its user removes it
+            (directory / VERDICT).write_text(json.dumps(replayed.as_json()) + "\n")
+    return replayed
 
 
 def attempt(

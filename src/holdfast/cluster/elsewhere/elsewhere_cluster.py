@@ -16,13 +16,12 @@ from holdfast.clients.blocking_driver import parse_addresses
 from holdfast.cluster import probe, processes
 from holdfast.cluster.elsewhere.node_commands import NodeCommands
 from holdfast.cluster.elsewhere.nodes_file import (
-    CUT,
-    HEAL,
     KILL,
     PAUSE,
     RESUME,
     START,
     TERMINATE,
+    UNDONE_BY,
     NodesFile,
 )
 from holdfast.cluster.layout import (
@@ -47,6 +46,8 @@ EFFECT_S: Final = 45.0  # for a command's effect to be seen: a controlled shutdo
 DOUBT_S: Final = 10.0  # for that of one that was interrupted
 SERVE_S: Final = 30.0
 SILENT_LOOKS: Final = 2
+SHOWN_MAX: Final = 3  # partitions, in an error
+WITHOUT_ID: Final = "without an id"
 POLL_S: Final = 0.05
 COMMAND_OF: Final[Mapping[str, str]] = {
     "KILL": KILL,
@@ -93,7 +94,7 @@ def find(servers: str, *, option: str = "--bootstrap-server") -> Found:
         if answer is not None and answer.brokers:
             return Found(
                 servers=servers,
-                cluster_id=answer.cluster_id or "without an id",
+                cluster_id=answer.cluster_id or WITHOUT_ID,
                 brokers=dict(sorted(answer.brokers.items())),
             )
     raise UsageError(f"{option} {servers}: nobody answers there.")
@@ -238,6 +239,44 @@ class ElsewhereCluster:
         self._hurt.pop(node_id, None)
         self._starting.discard(node_id)
 
+    def wait_whole(self) -> None:
+        """Wait until all that the cluster keeps, whoever's it is, is on every replica that it has.
+
+        ClusterError: it is not in time. To hurt one more broker then may cost others their data.
+        """
+        missing: list[str] = []
+
+        def whole() -> bool:
+            missing[:] = self._not_whole()
+            return not missing
+
+        try:
+            self._wait(whole, self.start_timeout_s)
+        except WaitError:
+            more = f" and {len(missing) - SHOWN_MAX} more" if len(missing) > SHOWN_MAX else ""
+            raise ClusterError(
+                f"the cluster is not whole after {self.start_timeout_s:g} s, so no broker of it is "
+                f"hurt: {', '.join(missing[:SHOWN_MAX])}{more}"
+            ) from None
+
+    def _not_whole(self) -> list[str]:
+        """Return which partitions lack a replica in sync, and which."""
+        for node in self.nodes:
+            answer = probe.ask(node.watch_address, None)
+            if answer is not None:
+                return [
+                    f"{topic}-{number} has {sorted(state.isr)} of {sorted(state.replicas)} in sync"
+                    for topic, partitions in answer.topics.items()
+                    for number, state in partitions.items()
+                    if set(state.isr) != set(state.replicas)
+                ]
+        return ["nobody answers"]
+
+    @property
+    def is_hurt(self) -> bool:
+        """Whether a broker is, or may be, hurt now."""
+        return bool(self._hurt)
+
     def restore(self, say: Callable[[str], None]) -> list[str]:
         """Undo what was done: let go on, heal, start. Return what could not be undone.
 
@@ -246,18 +285,18 @@ class ElsewhereCluster:
         commands = self._commands
         if commands is None or not self._touched:
             return []
-        commands.end()
+        commands.settle()
         left: dict[int, str] = {}
         for node_id, name in list(self._hurt.items()):
             try:
                 self._undo(commands, node_id, name, say)
-            except ClusterError as error:
+            except (ClusterError, OSError) as error:
                 left[node_id] = str(error)
         for node_id in list(self._touched):
             if node_id not in left:
                 try:
                     self.wait_serving(node_id, timeout_s=self.start_timeout_s)
-                except ClusterError as error:
+                except (ClusterError, OSError) as error:
                     left[node_id] = str(error)
         return [
             f"node {node_id} ({self._hurt.get(node_id, 'touched')}): {text}"
@@ -267,8 +306,7 @@ class ElsewhereCluster:
     def _undo(
         self, commands: NodeCommands, node_id: int, name: str, say: Callable[[str], None]
     ) -> None:
-        node = self.node(node_id)
-        undo = {PAUSE: RESUME, CUT: HEAL}.get(name, START)
+        undo = UNDONE_BY[name]
         if undo == START and node_id not in self._sure:
             # Its command was interrupted, or failed: it may not have been hurt at all.
             bound_s = EFFECT_S if name == TERMINATE else DOUBT_S
@@ -277,14 +315,17 @@ class ElsewhereCluster:
             except WaitError:
                 del self._hurt[node_id]
                 return
-        say(f"undone: {undo} of node {node_id}")
         try:
-            commands.run(undo, node)
-        except ClusterError:
-            if node_id not in self._starting:
-                raise
-            # Its start was under way when that was interrupted, so it may be refused now.
-            self.wait_serving(node_id, timeout_s=self.start_timeout_s)
+            commands.run(undo, self.node(node_id))
+        except ClusterError as error:
+            # Refused where there is nothing to undo: a start was under way when it was
+            # interrupted, a pause was never begun, or somebody else has been quicker.
+            bound_s = self.start_timeout_s if node_id in self._starting else 0.0
+            try:
+                self.wait_serving(node_id, timeout_s=bound_s)
+            except ClusterError:
+                raise error from None
+        say(f"undone: {undo} of node {node_id}")
 
     def down(self, *, timeout_s: float = 0.0) -> list[int]:
         """Leave it as it is: it is not ours to stop."""
@@ -310,9 +351,21 @@ class ElsewhereCluster:
         return None
 
     def _shown_by(self, node_id: int) -> set[int]:
-        """Return the brokers that a broker shows; none: it does not answer."""
-        answer = probe.ask(self.node(node_id).watch_address, timeout_s=ANSWER_S)
-        return set() if answer is None else set(answer.brokers)
+        """Return the brokers that a broker shows; none: it does not answer.
+
+        ClusterError: what answers there is of another cluster, which may know the same ids.
+        """
+        node = self.node(node_id)
+        answer = probe.ask(node.watch_address, timeout_s=ANSWER_S)
+        if answer is None:
+            return set()
+        found, own = answer.cluster_id or WITHOUT_ID, self.record.cluster_id
+        if found != own:
+            raise ClusterError(
+                f"node {node_id}: what answers at {node.address} is of the cluster {found}, and "
+                f"not of {own}"
+            )
+        return set(answer.brokers)
 
     def _is_silent(self, node_id: int) -> bool:
         """Whether a broker does not answer, twice: one that is only slow is not dead."""

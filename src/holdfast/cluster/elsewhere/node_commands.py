@@ -54,26 +54,35 @@ class NodeCommands:
         program = shutil.which(words[0])
         if program is None:
             raise ClusterError(f"{told(words)}: there is no program {words[0]}.")
-        self._logs.mkdir(exist_ok=True)
-        log = self._logs / f"node-{node.id}.log"
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"$ {told(words)[1:-1]}\n")
-        try:
-            pid = processes.spawn(
-                [program, *words[1:]], log_file=log, environment=self._environment
-            )
-        except OSError as error:
-            raise ClusterError(f"{told(words)} can't be started: {error.strerror}.") from None
+        pid, log = self._spawned(node.id, [program, *words[1:]], told(words))
         until_s = time.monotonic() + self.file.timeout_s
         self._begun[node.id] = _Begun(words=words, pid=pid, log=log, until_s=until_s)
+
+    def _spawned(self, node_id: int, words: list[str], shown: str) -> tuple[int, Path]:
+        """Start a command; its pid, and where its words go. Nowhere, if they can't be written.
+
+        ClusterError: it can't be started.
+        """
+        log = self._logs / f"node-{node_id}.log"
+        try:
+            self._logs.mkdir(exist_ok=True)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"$ {shown[1:-1]}\n")
+        except OSError:  # a full disk keeps nothing from being undone
+            log = Path(os.devnull)
+        try:
+            pid = processes.spawn(words, log_file=log, environment=self._environment)
+        except OSError as error:
+            raise ClusterError(f"{shown} can't be started: {error.strerror}.") from None
+        return pid, log
 
     def finish(self, node_id: int) -> None:
         """Wait for the command of a node that runs, if one does.
 
         ClusterError: it failed or took too long, with what it said. Whoever interrupts the wait
-        finds it ended.
+        finds it running still.
         """
-        begun = self._begun.pop(node_id, None)
+        begun = self._begun.get(node_id)
         if begun is None:
             return
         try:
@@ -84,14 +93,13 @@ class NodeCommands:
                 poll_s=POLL_S,
             )
         except WaitError:
+            del self._begun[node_id]
             _end(begun.pid)
             raise ClusterError(
                 f"{told(begun.words)} has not ended after {self.file.timeout_s:g} s, and was "
                 f"killed. {_said(begun.log)}"
             ) from None
-        except BaseException:  # Ctrl-C
-            _end(begun.pid)
-            raise
+        del self._begun[node_id]
         code = os.waitstatus_to_exitcode(status.value)
         if code:
             how = f"ended by signal {-code}" if code < 0 else f"failed with exit status {code}"
@@ -102,11 +110,14 @@ class NodeCommands:
         self.begin(name, node)
         self.finish(node.id)
 
-    def end(self) -> None:
-        """End what still runs."""
-        while self._begun:
-            _, begun = self._begun.popitem()
-            _end(begun.pid)
+    def settle(self) -> None:
+        """Wait for what still runs, however it ends: what has ended does nothing any more.
+
+        One that is killed may have asked another machine for something that is still to come.
+        """
+        for node_id in list(self._begun):
+            with suppress(ClusterError):
+                self.finish(node_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ UNDONE_BY: Final[Mapping[str, str]] = {
 }
 NAMES: Final = (START, KILL, TERMINATE, PAUSE, RESUME, CUT, HEAL)
 STANDS_FOR: Final = ("{id}", "{host}", "{port}")
-_HOST: Final = re.compile(r"[A-Za-z0-9._:-]+")
+_HOST: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:-]*")  # and nobody's option
+_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _LIKE_ONE: Final = re.compile(r"(?<!\$)\{[A-Za-z_]+\}")  # ${NAME} is a shell's
 
 Words = tuple[str, ...]
@@ -145,7 +146,7 @@ class _Reader:
         return value
 
     def _number(self, text: str) -> int:
-        if not (text.isascii() and text.isdecimal()):
+        if not _ID.fullmatch(text):
             raise self._refuse((NODES, text), "it must be a broker's id: a number")
         return int(text)
 
@@ -186,6 +187,8 @@ class _Reader:
             raise self._refuse(keys, f"{str(error).lower()}") from None
         if not words:
             raise self._refuse(keys, "a command must have words; leave it out if there is none")
+        if "\0" in value:
+            raise self._refuse(keys, "a command has no character 0")
         for word in words:
             for found in _LIKE_ONE.findall(word):
                 if found not in STANDS_FOR:

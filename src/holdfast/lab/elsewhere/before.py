@@ -6,13 +6,13 @@ it can't give. It changes nothing there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.clients.administration import configs_of
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.elsewhere.elsewhere_cluster import COMMAND_OF, Found, find
 from holdfast.cluster.elsewhere.nodes_file import (
     NAMES,
@@ -22,6 +22,7 @@ from holdfast.cluster.elsewhere.nodes_file import (
     read_nodes_file,
 )
 from holdfast.cluster.layout import NodeRecord
+from holdfast.lab.elsewhere.elsewhere_run import PREFIX
 from holdfast.lab.parameters import (
     ELSEWHERE,
     GROUP_PROFILES,
@@ -30,8 +31,9 @@ from holdfast.lab.parameters import (
     Parameters,
     refuse_if,
 )
+from holdfast.lab.run import asking
 from holdfast.lab.scenario import SCENARIOS, Part, Scenario, load_scenario
-from holdfast.wire.administration import AdminError
+from holdfast.wire.administration import ConfigEntry
 from holdfast.wire.structs import ResourceType
 
 ASK_S: Final = 10.0
@@ -44,6 +46,7 @@ _BOUNDS: Final = frozenset(
     key for profiles in (PROFILES, GROUP_PROFILES) for each in profiles.values() for key in each
 )
 _INHERITED: Final = ("log.retention.", "log.cleanup.policy", "log.message.timestamp.type")
+_DELETABLE: Final = "delete.topic.enable"
 # Where a longer time than a part asks for does as well.
 _AT_LEAST: Final = frozenset({"broker.session.timeout.ms"})
 # Parameters that decide what a cluster is made like, and what they would have to be.
@@ -94,7 +97,25 @@ def look_with(path: Path) -> Elsewhere:
         f"--nodes {path}: nodes.{unknown[0] if unknown else ''}: the cluster at {file.servers} "
         f"shows no such broker; it shows {shown}. Each of them must run before it begins.",
     )
+    left = sorted(name for name in _topics(found) if name.startswith(PREFIX))
+    refuse_if(
+        left,
+        f"the cluster at {file.servers} has the topic {', '.join(left)}: another run breaks it "
+        "just now, or one was killed, and has left it, and perhaps a broker that it had hurt. If "
+        "none goes on any more: see that every broker serves, and remove it with holdfast topics "
+        f"--delete --topic {''.join(left[:1])} --bootstrap-server {file.servers}.",
+    )
     return _look(found, file)
+
+
+def _topics(found: Found) -> list[str]:
+    """Ask for the names of all topics. LabError: nobody says."""
+    with asking("nobody says which topics there are"), _driver(found) as driver:
+        return [topic.name or "" for topic in driver.metadata().topics]
+
+
+def _driver(found: Found) -> Driver:
+    return Driver(found.servers, "lab", timeout_s=ASK_S)
 
 
 def _look(found: Found, file: NodesFile | None) -> Elsewhere:
@@ -104,11 +125,17 @@ def _look(found: Found, file: NodesFile | None) -> Elsewhere:
 def settings_of(found: Found) -> dict[str, str]:
     """Ask a broker for the settings that matter to a run. LabError: it does not say."""
     node = str(next(iter(found.brokers)))
-    try:
-        with Driver(found.servers, "lab", timeout_s=ASK_S) as driver:
-            told = configs_of(driver, ResourceType.BROKER, [node])[node]
-    except (AdminError, DriverError) as error:
-        raise LabError(f"broker {node} does not say what its settings are: {error}") from error
+    with asking(f"broker {node} does not say what its settings are"), _driver(found) as driver:
+        told = configs_of(driver, ResourceType.BROKER, [node])[node]
+    return settings_told(told)
+
+
+def settings_told(told: Iterable[ConfigEntry]) -> dict[str, str]:
+    """Return of a broker's settings those that matter. LabError: nothing could be removed there."""
+    refuse_if(
+        any(each.name == _DELETABLE and each.value == "false" for each in told),
+        f"{_DELETABLE} is false in this cluster, so the topic of a run would stay there.",
+    )
     return {
         each.name: each.value
         for each in told
@@ -169,7 +196,11 @@ def _unable(
     if part.hurts is None:
         yield BEYOND
         return
-    parameters = part.parameters(base)
+    try:
+        parameters = part.parameters(base)
+    except LabError as error:  # it takes more brokers than there are, say
+        yield str(error).removesuffix(".")
+        return
     for name, usual in _OWN.items():
         if getattr(parameters, name) != usual:
             yield f"it takes a cluster with {name} of its own"
@@ -221,12 +252,20 @@ def would_be_done(
     control: bool,
 ) -> Iterator[str]:
     """Yield, line by line, what a run would do to this cluster by the file's commands."""
-    parts = [part for part in scenario.parts if control or not part.is_control]
-    names = {name for part in parts for name in commands_of(part, part.parameters(parameters))}
-    nodes = nodes_of(parameters, elsewhere)
+    nodes: dict[int, NodeRecord] = {}
+    names: dict[int, set[str]] = {}
+    for part in scenario.parts:
+        if part.is_control and not control:
+            continue
+        own = part.parameters(parameters)  # a control may take more brokers
+        for node in nodes_of(own, elsewhere):
+            nodes[node.id] = node
+            names.setdefault(node.id, set()).update(commands_of(part, own))
+    hurt = [number for number in names if names[number]]
+    who = f"hurt brokers {', '.join(map(str, hurt))} by these commands:" if hurt else "hurt nobody."
     yield (
         f"{scenario.name} would make a topic in the cluster {elsewhere.found.cluster_id} at "
-        f"{elsewhere.found.servers}, write to it, and hurt brokers "
-        f"{', '.join(str(node.id) for node in nodes)} by these commands:"
+        f"{elsewhere.found.servers}, write to it, and {who}"
     )
-    yield from listed(file, nodes, [name for name in NAMES if name in names])
+    for number in hurt:
+        yield from listed(file, [nodes[number]], [name for name in NAMES if name in names[number]])

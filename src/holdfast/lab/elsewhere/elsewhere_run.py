@@ -7,7 +7,8 @@ left of it: what was done to brokers is undone, topic and groups are removed, ho
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +20,14 @@ from holdfast.clients.workload.recorder import EventT
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
-from holdfast.cluster.layout import WaitError
+from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.groups.history import GroupExpected
+from holdfast.judge.history import Note
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.workload_processes import HistoryTail
@@ -35,6 +37,7 @@ from holdfast.wire.errors import ErrorCode
 
 PREFIX: Final = "holdfast-prove"
 GROUP_MARGIN_S: Final = 15.0  # beyond a session, for members that were killed to be forgotten
+UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 # What a cluster of one's own shows, and one elsewhere does not.
 NOT_SEEN: Final = (
     ["its replicas' files", "copies were not compared byte by byte: that they diverge is not seen"],
@@ -42,6 +45,17 @@ NOT_SEEN: Final = (
     ["its brokers' logs", "why one did what it did stands there, and nowhere here"],
     ["its controllers", "none was looked at; a broker that is one as well was hurt as both"],
 )
+
+
+class Theirs(ElsewhereCluster):
+    """Brokers of a run. That their owner's command fails says nothing of what they keep."""
+
+    def wait_signalled(self, node_id: int, signal: str, *, timeout_s: float | None = None) -> None:
+        """As the cluster does. LabError, where a node of the lab's own would have to be broken."""
+        try:
+            super().wait_signalled(node_id, signal, timeout_s=timeout_s)
+        except ClusterError as error:
+            raise LabError(str(error)) from error
 
 
 class ElsewhereRun(Run):
@@ -69,7 +83,7 @@ class ElsewhereRun(Run):
 
     def make_cluster(self, directory: Path) -> Cluster:
         # What commands start, brokers above all, lives on when the run has ended: it bears no mark.
-        self._elsewhere = ElsewhereCluster(
+        self._elsewhere = Theirs(
             self._found.record(self.parameters.node_ids[: self.parameters.brokers]),
             self._file,
             directory.with_name("commands"),
@@ -82,6 +96,15 @@ class ElsewhereRun(Run):
     ) -> dict[str, str]:
         self._topics.append(topic)
         return super().create_topic(topic, count, configs, **placed)
+
+    def fault(self, action: str, *nodes: int) -> float:
+        """As in every run; the first broker is hurt once all that others have there is whole.
+
+        ClusterError: it does not come to be.
+        """
+        if action != "CONT" and not self._elsewhere.is_hurt:
+            self._elsewhere.wait_whole()
+        return super().fault(action, *nodes)
 
     def record(self, kind: type[EventT], **values: Any) -> EventT:
         if kind is GroupExpected:  # whoever makes a group says so
@@ -103,23 +126,27 @@ class ElsewhereRun(Run):
 
     def _undo(self) -> None:
         self.left = self._elsewhere.restore(self._tell)
+        with suppress(DriverError):
+            self.driver.metadata([])  # whom it knows may have gone
+        self.left += [*self._topics_left(), *self._groups_left()]
         for each in self.left:
             self._tell(f"NOT UNDONE: {each}")
+
+    def _topics_left(self) -> Iterator[str]:
+        """Remove the topics; yield which can't be, and why."""
         for topic in list(self._topics):
             try:
                 perform_patiently(self.driver, admin.delete_topic(topic))
             except (AdminError, DriverError) as error:
-                unknown = isinstance(error, AdminError) and (
-                    error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                if not unknown:
-                    self._tell(f"NOT REMOVED: topic {topic}: {error}")
+                if not (isinstance(error, AdminError) and error.code == UNKNOWN_TOPIC):
+                    yield f"topic {topic} is still there: {error}"
+                    continue
             self._topics.remove(topic)
-        if self._groups:
-            self._remove_groups()
 
-    def _remove_groups(self) -> None:
-        """Remove the groups. Members that were killed are in them for a session."""
+    def _groups_left(self) -> Iterator[str]:
+        """Remove the groups; yield which can't be. Killed members are in them for a session."""
+        if not self._groups:
+            return
         bound_s = self.parameters.group_session_ms / 1000 + GROUP_MARGIN_S
 
         def gone() -> bool:
@@ -132,14 +159,13 @@ class ElsewhereRun(Run):
         try:
             wait_until(gone, timeout_s=bound_s, what="groups to be removed", poll_s=0.5)
         except (WaitError, DriverError) as error:
-            self._tell(f"NOT REMOVED: groups {', '.join(self._groups)}: {error}")
-            self._groups.clear()
+            yield f"groups {', '.join(self._groups)} are still there: {error}"
 
     def _tell(self, text: str) -> None:
-        """Note a line, or at least say it: what has been done is undone on a full disk, too."""
-        try:
-            self.note(text)
-        except OSError:
+        """Note a line, and say it, as far as that goes: what was done is undone all the same."""
+        with suppress(OSError):
+            self.record(Note, text=text)
+        with suppress(OSError):
             self.say(text)
 
 

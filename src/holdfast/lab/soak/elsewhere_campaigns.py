@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.group_descriptions import group_names
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import WaitError
 from holdfast.cluster.processes import State, wait_until
@@ -23,6 +25,7 @@ from holdfast.lab.parameters import GROUP_PROFILES
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.soak.campaign import Campaign
+from holdfast.wire.administration import AdminError
 
 RUNS = 3
 GONE_S = 10.0
@@ -91,11 +94,17 @@ def changed(cluster: LocalCluster) -> Iterable[str]:
 
 
 def made(cluster: LocalCluster) -> list[str]:
-    """Return the topics that the lab has made and not removed."""
+    """Return the topics and groups that the lab has made and not removed."""
     topics = cluster.topic_names()
     if topics is None:
         return ["nobody says which topics there are"]
-    return [f"topic {topic}" for topic in topics if topic.startswith(PREFIX)]
+    try:
+        with Driver(cluster.bootstrap_servers, "soak") as driver:
+            groups = group_names(driver)
+    except (AdminError, DriverError) as error:
+        return [f"nobody says which groups there are: {error}"]
+    names = [*(f"topic {topic}" for topic in topics), *(f"group {name}" for name in sorted(groups))]
+    return [name for name in names if name.partition(" ")[2].startswith(PREFIX)]
 
 
 CAMPAIGNS = tuple(

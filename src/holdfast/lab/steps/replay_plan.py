@@ -8,6 +8,7 @@ simulator runs the same schedule (docs/design/networks.md#the-simulator-and-the-
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,21 @@ SESSION: Final = "broker.session.timeout.ms"
 PAUSES_MS: Final = (80, 400)  # between two batches of a producer, on average
 BATCH: Final = 2.5  # records in the simulator's batches, on average
 _LINKS_MAX: Final = 6  # of a swizzle
+# What a file by hand may ask one machine for; the simulator draws a tenth of it.
+_SIZES_MAX: Final[Mapping[str, int]] = {"brokers": 50, "controllers": 50, "partitions": 100}
+LENGTH_MAX_S: Final = 3600.0
+_TARGET: Final = re.compile(
+    r"active|(broker|controller):[0-9]{1,9}|(leader|follower):[^/]+/[0-9]{1,9}"
+)
+_WRONG: Final = (  # what is raised where a plan has something else than a plan has
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    StopIteration,
+)
 _MINIMUM: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _TOPIC_KEYS: Final = (_MINIMUM, _UNCLEAN)
@@ -132,7 +148,7 @@ def replayable(plan: PlanRow) -> Replayable:
     """
     try:
         return _replayable(plan)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+    except _WRONG as problem:
         raise LabError(f"this is no plan of the simulator: {problem!r}") from problem
 
 
@@ -319,12 +335,13 @@ def schedule_of(plan: PlanRow) -> Schedule:
     """Read a replayable plan. LabError: it is none."""
     try:
         return _schedule_of(plan)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+    except _WRONG as problem:
         raise LabError(f"this is no schedule for a replay: {problem!r}") from problem
 
 
 def _schedule_of(plan: PlanRow) -> Schedule:
     (topic,) = plan["topics"]
+    _refuse_senseless({**topic, **plan})
     producers = plan["producers"]
     first = producers[0]
     pause_ms = sum(each["pause_ms"] for each in producers) / len(producers)
@@ -358,3 +375,21 @@ def _schedule_of(plan: PlanRow) -> Schedule:
         for each in plan["events"]
     )
     return Schedule(seed=plan["seed"], topic=topic["name"], parameters=parameters, faults=faults)
+
+
+def _refuse_senseless(values: PlanRow) -> None:
+    """ValueError: a size, a switch, a time or a target that a run would end at, or never end."""
+    for name, most in _SIZES_MAX.items():
+        _expect(name, values[name], type(values[name]) is int and 1 <= values[name] <= most)
+    for name in ("combined", "elr"):
+        _expect(name, values[name], isinstance(values[name], bool))
+    for event in values["events"]:
+        for name in ("at", "seconds"):
+            _expect(f"an event's {name}", event[name], 0 <= event[name] <= LENGTH_MAX_S)
+        for target in [event["target"], *([event["other"]] if event["kind"] == Kind.CUT else [])]:
+            _expect("an event's target", target, _TARGET.fullmatch(target))
+
+
+def _expect(what: str, value: object, so: object) -> None:
+    if not so:
+        raise ValueError(f"{what} can't be {value!r}")

@@ -11,7 +11,7 @@ import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -34,6 +34,7 @@ from holdfast.lab.steps.sides import (
     PATIENT,
     READING,
     Sides,
+    expect_one_leader_an_epoch,
 )
 from holdfast.lab.steps.usual import expect_consumed
 from holdfast.lab.steps.wants import whole
@@ -42,6 +43,7 @@ from holdfast.lab.steps.wants import whole
 # tries a healed link again as late as the cut was long: so long a request must wait for a leader
 # that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
+CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
 SCHEDULE = "schedule.json"  # in the folder of a proof
 Undo = Callable[[], None]
 
@@ -243,9 +245,10 @@ def steps(run: Run) -> None:
         run.must_flow(worker)
     replay = Replay(run, sides)
     replay.play(schedule.faults)
+    dropped = sides.dropped() if sides.has_places else None
     sides.heal()
-    run.tables += tables(replay, schedule)
-    refuse_if(not replay.done, "nothing that the schedule names could be done")
+    run.tables += tables(replay, schedule, dropped)
+    refuse_nothing(replay.done, dropped)
     run.note("the schedule is over: everything is healed, and every node runs")
     wait_quorum_whole(run)
     expect_running(run, "after the schedule")
@@ -253,10 +256,22 @@ def steps(run: Run) -> None:
     for worker in workers:
         run.expect_flow(worker, f"{worker.name}, after the schedule", AGAIN_S)
     expect_consumed(run, reader, "after the schedule")
+    expect_one_leader_an_epoch(run)
 
 
-def tables(replay: Replay, schedule: Schedule) -> list[Table]:
+def refuse_nothing(done: Mapping[Kind, int], dropped: int | None) -> None:
+    """LabError: nothing was hurt. `dropped`: packets, by links that were cut; None: not told."""
+    cuts = sum(count for kind, count in done.items() if kind in CUTS)
+    refuse_if(not any(done.values()), "nothing that the schedule names could be done")
+    refuse_if(
+        cuts == sum(done.values()) and dropped == 0,
+        f"all that was done are {cuts} cuts, and they have dropped no packet",
+    )
+
+
+def tables(replay: Replay, schedule: Schedule, dropped: int | None) -> list[Table]:
     """What was asked for, and what came of it."""
+    packets = "" if dropped is None else f" Cut links have dropped {dropped:,} packets."
     return [
         Table(
             title=f"The schedule of seed {schedule.seed}, by kind",
@@ -265,7 +280,8 @@ def tables(replay: Replay, schedule: Schedule) -> list[Table]:
                 [words, str(replay.done[kind]), str(replay.passed_over[kind])]
                 for kind, words in WORDS.items()
             ],
-            note="Passed over: its node was down or held just then, or nobody had that role.",
+            note="Passed over: its node was down or held just then, or nobody had that role."
+            f"{packets}",
         ),
         Table(
             title="What was done, and when",
