@@ -29,7 +29,7 @@ from holdfast.judge.history import (
     LeaderClaim,
     Note,
 )
-from holdfast.judge.timeline import DISK, DOWN_ACTIONS
+from holdfast.judge.timeline import DISK, HURTS, UP_ACTIONS
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
@@ -427,12 +427,12 @@ class Run:
     def fault(self, action: str, *nodes: int) -> float:
         """Send KILL, TERM, STOP or CONT to nodes; several are signalled before any is waited for.
 
-        Wait until it has taken effect: after TERM, until the process has ended. Return the moment
-        of the first signal, in monotonic ms.
+        Elsewhere CUT and HEAL, too. Wait until it has taken effect: after TERM, until the process
+        has ended. Return the moment of the first signal, in monotonic ms.
         """
         for node in nodes:
             refuse_dead(self, node)
-            if action == "CONT":
+            if action in UP_ACTIONS:
                 self.observer.allow(node)
             else:
                 self.observer.avoid(node)
@@ -441,7 +441,7 @@ class Run:
         for node in nodes:
             self.record_fault(action, node)
             self.cluster.kill(node, action, wait=False)
-        if action not in DOWN_ACTIONS | {"TERM"}:
+        if action not in HURTS:
             return at_ms
         for node in nodes:
             wait_signalled(self, node, action, LEAVE_S)

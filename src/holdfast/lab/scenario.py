@@ -167,6 +167,7 @@ SCENARIOS: Mapping[str, str] = {
     "three-zones": "networks.three_zones",
     "lost-acknowledgement": "networks.lost_acknowledgement",
     "slow-follower": "networks.slow_follower",
+    "broker-isolated": "networks.broker_isolated",
     "client-links-cut": "networks.client_links_cut",
     "partial-bootstrap": "networks.partial_bootstrap",
     "replication-network": "networks.replication_network",

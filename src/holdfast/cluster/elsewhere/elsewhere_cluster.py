@@ -16,6 +16,8 @@ from holdfast.clients.blocking_driver import parse_addresses
 from holdfast.cluster import probe, processes
 from holdfast.cluster.elsewhere.node_commands import NodeCommands
 from holdfast.cluster.elsewhere.nodes_file import (
+    CUT,
+    HEAL,
     KILL,
     PAUSE,
     RESUME,
@@ -54,11 +56,14 @@ COMMAND_OF: Final[Mapping[str, str]] = {
     "TERM": TERMINATE,
     "STOP": PAUSE,
     "CONT": RESUME,
+    "CUT": CUT,
+    "HEAL": HEAL,
 }
 _STATE: Final[Mapping[str, State]] = {
     KILL: State.DEAD,
     TERMINATE: State.DEAD,
     PAUSE: State.STOPPED,
+    CUT: State.STOPPED,  # it says as little
 }
 
 
@@ -181,13 +186,13 @@ class ElsewhereCluster:
         wait: bool = True,
         timeout_s: float | None = None,
     ) -> None:
-        """Have KILL, TERM, STOP or CONT done to a broker, by the command for it."""
+        """Have something done to a broker, by the command for it (`COMMAND_OF`)."""
         node, name = self.node(node_id), COMMAND_OF[signal]
         commands = self._with_commands(f"`{name}`")
         self._touched[node_id] = None
-        if name == RESUME:
+        if name in {RESUME, HEAL}:
             commands.run(name, node)
-            self._hurt.pop(node_id, None)
+            self.wait_serving(node_id, timeout_s=timeout_s or self.start_timeout_s)
             return
         self._hurt[node_id] = name  # before it is begun: it may be interrupted
         self._sure.discard(node_id)
@@ -200,7 +205,7 @@ class ElsewhereCluster:
         """Wait until the command has ended, and the broker answers no more."""
         commands = self._with_commands(signal)
         commands.finish(node_id)
-        if signal == "CONT":
+        if COMMAND_OF[signal] in {RESUME, HEAL}:
             return
         node, bound_s = self.node(node_id), timeout_s or EFFECT_S
         try:

@@ -164,6 +164,7 @@ def parameters_for(
         "node_ids": usable,
         "config": dict(elsewhere.settings),
         "profile": "kafka",  # where the cluster does not say
+        "network": False,  # where links are cut, its owner's commands do it
     }
     return scenario.with_flags({**flags, "brokers": brokers, **told})
 

@@ -24,6 +24,7 @@ from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.groups.history import GroupExpected
 from holdfast.judge.history import Note
+from holdfast.judge.timeline import UP_ACTIONS
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
@@ -102,7 +103,7 @@ class ElsewhereRun(Run):
 
         ClusterError: it does not come to be.
         """
-        if action != "CONT" and not self._elsewhere.is_hurt:
+        if action not in UP_ACTIONS and not self._elsewhere.is_hurt:
             self._elsewhere.wait_whole()
         return super().fault(action, *nodes)
 

@@ -23,7 +23,7 @@ from holdfast.lab.elsewhere.before import look, look_with, parameters_for, refus
 from holdfast.lab.elsewhere.elsewhere_run import PREFIX, ElsewhereRun
 from holdfast.lab.parameters import GROUP_PROFILES
 from holdfast.lab.prove import prove
-from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenario import NETWORKS, load_scenario
 from holdfast.lab.soak.campaign import Campaign
 from holdfast.wire.administration import AdminError
 
@@ -35,6 +35,7 @@ WITH_COMMANDS = (
     "broker-paused",
     "write-anomaly",
     "rolling-restart",
+    "broker-isolated",
 )
 WITHOUT = ("commit-rules", "rolling-clients", "consumer-replaced", "standby-group")
 # A command takes its time: followers that stand still must not be out of their session by then.
@@ -46,6 +47,8 @@ COMMANDS = {
     "pause": "kill {id} --signal STOP",
     "resume": "kill {id} --signal CONT",
 }
+# Of a cluster in a network of its own.
+LINKS = {"cut": "isolate {id}", "heal": "heal {id}"}
 
 
 def write_nodes_file(path: Path, cluster: LocalCluster) -> None:
@@ -53,7 +56,8 @@ def write_nodes_file(path: Path, cluster: LocalCluster) -> None:
     way = shlex.join([sys.executable, "-m", "holdfast.cli"])
     at = shlex.join(["--data-dir", str(cluster.directory)])
     lines = [f'bootstrap-server = "{cluster.bootstrap_servers}"', "[commands]"]
-    lines += [f'{name} = """{way} {words} {at}"""' for name, words in COMMANDS.items()]
+    commands = COMMANDS | (LINKS if cluster.record.network else {})
+    lines += [f'{name} = """{way} {words} {at}"""' for name, words in commands.items()]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -63,7 +67,8 @@ def proof_elsewhere(name: str, *, with_commands: bool) -> Callable[[Path], dict[
     def run(directory: Path) -> dict[str, Any]:
         directory.mkdir(parents=True, exist_ok=True)
         theirs, path = directory / "theirs", directory / "nodes.toml"
-        with LocalCluster.create(theirs, port=0, config=SETTINGS) as cluster:
+        network = name in NETWORKS
+        with LocalCluster.create(theirs, port=0, config=SETTINGS, network=network) as cluster:
             cluster.start()
             write_nodes_file(path, cluster)
             there = look_with(path) if with_commands else look(cluster.bootstrap_servers)

@@ -1,0 +1,64 @@
+"""A leader is cut off from everybody, clients included, and comes back.
+
+The one cut that needs not be known of any client: so it is made on clusters elsewhere as well, by
+their owner's command.
+"""
+
+from __future__ import annotations
+
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.cut_off import CUTS, CutOff
+from holdfast.lab.steps.sides import AGAIN_S, PATIENT
+from holdfast.lab.steps.usual import begin, elect_preferred
+from holdfast.lab.steps.wants import want, whole, without
+
+PARTITION = 1  # whose leader is cut off
+GOES_ON = "every partition goes on while a broker is cut off"
+
+
+def steps(run: Run) -> None:
+    """The others go on without it; it follows, and nothing is lost."""
+    producer, raw, _ = begin(run, **PATIENT)
+    run.steady(producer)
+    leader, *followers = run.replicas[PARTITION]
+    epoch = run.view.partitions[PARTITION].leader_epoch
+    cut_off = CutOff(run, leader)
+    cut_off.begin()
+    run.expect(f"{leader} is cut off", without(run.replicas, {leader}), run.parameters.noticed_s)
+    now = run.view.partitions[PARTITION].leader_epoch
+    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+    if run.expect_flow(raw, GOES_ON, SETTLE_S):
+        run.expect_flow(producer, f"{leader} is cut off: the reliable producer", AGAIN_S)
+    cut_off.end()
+    run.expect(f"{leader} is back, and in sync again", whole(run.replicas), AGAIN_S)
+    run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
+    elect_preferred(run, producer)
+    run.steady(producer)
+
+
+SCENARIO = Scenario(
+    name="broker-isolated",
+    summary="A leader is cut off from everybody, clients included, and comes back.",
+    text=(
+        "All links of one broker are cut: to other brokers, to controllers, to clients. After the "
+        "session the others lead what it led, and every partition goes on. The broker believes "
+        "that it leads until its links are whole; then it follows, and is in sync again, and "
+        "nothing is lost. In the control min.insync.replicas is 3, and nothing goes on without it. "
+        "On a cluster that is there its owner's commands cut and heal."
+    ),
+    defaults=Parameters(network=True),
+    parts=(
+        Part(name="main", title="min ISR 2", steps=steps, hurts=CUTS),
+        Part(
+            name="control",
+            title="Control: min ISR 3, so no broker can be spared",
+            steps=steps,
+            change={"min_isr": 3},
+            breaks_check=GOES_ON,
+            hurts=CUTS,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
+)
