@@ -6,28 +6,20 @@ Method: what the scenario checks, with counts made up.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.lab.checked import Scene
+from tests.lab.checked import Scene, wrote
 
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.lab.scenarios.networks.client_links_cut import expect_in_vain, expect_told
-from holdfast.lab.workload_processes import HistoryTail, Worker
+from holdfast.lab.workload_processes import Worker
 
 
 def told(sent: int, acknowledged: int, refused: int = 0, unknown: int = 0) -> Worker:
-    counts = {
-        (Send.KIND, 0): sent,
-        (Acknowledged.KIND, 0): acknowledged,
-        (Refused.KIND, 0): refused,
-        (Unknown.KIND, 0): unknown,
-    }
-    tail = HistoryTail(Path("none"))
-    tail.counts = Counter(counts)
-    return cast("Worker", SimpleNamespace(name="producer-a", tail=tail))
+    counts = {Send: sent, Acknowledged: acknowledged, Refused: refused, Unknown: unknown}
+    return wrote("producer-a", counts)
 
 
 @pytest.mark.parametrize(
