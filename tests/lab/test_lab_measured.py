@@ -13,7 +13,10 @@ from holdfast.lab.scenarios.payload_curve import expect_read, spell_of
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
-    """Method: two windows by hand; one event is read twice, one by another reader alone."""
+    """Method: two windows by hand; one event is read twice, one by another reader, one by nobody.
+
+    How many were sent is said beside how many were read: figures are of the latter alone.
+    """
     place: dict[str, Any] = {"wall_ms": 0, "topic": "foo", "partition": 0, "digest": ""}
 
     def sent(number: int, at_ms: float) -> Send:
@@ -28,8 +31,8 @@ def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
     ]
     rows = arrivals(events, {"calm": (0.0, 100.0), "busy": (100.0, 200.0)})
     assert rows == [
-        ["calm", "3", "3.0", "98.1", "99.8", "100.0"],
-        ["busy", "0", "-", "-", "-", "-"],
+        ["calm", "30", "3", "3", "3.0", "98.1", "99.8", "100.0"],
+        ["busy", "10", "1", "0", "-", "-", "-", "-"],
     ]
 
 

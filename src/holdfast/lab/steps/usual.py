@@ -121,7 +121,7 @@ def elect_preferred(run: Run, producer: Worker, when: str = "after a preferred e
     run.expect_flow(producer, when, 20.0)
 
 
-def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None = None) -> None:
+def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None = None) -> bool:
     """Check that a consumer receives events of every partition after this moment; None: now."""
     since_ms = time.monotonic() * 1000 if since_ms is None else since_ms
 
@@ -133,7 +133,7 @@ def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None 
     left = silent()
     seen = f"nothing from {names(left)} in {READ_S:.0f} s" if left else "from every partition"
     name = f"the consumer receives, {when}"
-    run.check(name, "from every partition", seen, kept=not left, late=True)
+    return run.check(name, "from every partition", seen, kept=not left, late=True)
 
 
 def expect_only_flows(
