@@ -8,12 +8,13 @@ import pytest
 from tests.lab.checked import Scene, wrote
 
 from holdfast.judge.history import Acknowledged, Delivered, Send
-from holdfast.lab.scenarios.arrival_times import READER, arrivals
+from holdfast.lab.scenarios.arrival_times import arrivals
 from holdfast.lab.scenarios.payload_curve import expect_read, spell_of
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
-    """Method: two windows by hand; one event is read twice, one by another reader, one by nobody.
+    """Method: two windows by hand; one event is read twice, one first by one that waits, one by
+    nobody.
 
     How many were sent is said beside how many were read: figures are of the latter alone.
     """
@@ -22,12 +23,12 @@ def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
     def sent(number: int, at_ms: float) -> Send:
         return Send(at_ms=at_ms, process="p", id=f"p:{number}", size=1, **place)
 
-    def read(number: int, at_ms: float, process: str = READER) -> Delivered:
+    def read(number: int, at_ms: float, process: str = "raw-reader") -> Delivered:
         return Delivered(at_ms=at_ms, process=process, id=f"p:{number}", offset=number, **place)
 
     events = [
         *(sent(0, 10.0), sent(1, 20.0), sent(2, 30.0), read(0, 12.0), read(1, 23.0)),
-        *(sent(3, 110.0), read(2, 111.0, "raw-reader"), read(2, 130.0), read(0, 190.0)),
+        *(sent(3, 110.0), read(2, 111.0, "consumer"), read(2, 130.0), read(0, 190.0)),
     ]
     rows = arrivals(events, {"calm": (0.0, 100.0), "busy": (100.0, 200.0)})
     assert rows == [
