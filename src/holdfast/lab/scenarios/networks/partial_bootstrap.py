@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -45,6 +45,8 @@ def steps(run: Run) -> None:
     for sender in (producer, raw):
         run.expect_flow(sender, f"{sender.name}, told one live address: {REACHES}", FIND_S)
     expect_consumed(run, reader, "told one live address")
+    if sides.has_places:
+        refuse_unasked(sides)
     run.steady(producer)
 
     run.fault("KILL", LIVE)
@@ -63,6 +65,14 @@ def steps(run: Run) -> None:
     expect_consumed(run, reader, "all are back")
 
 
+def refuse_unasked(sides: Sides) -> None:
+    """LabError: nothing that was sent to the silent broker has vanished: it is not silent."""
+    refuse_if(
+        not sides.dropped(),
+        f"no client has asked {SILENT}, or it isn't silent: its links have dropped no packet",
+    )
+
+
 def behind_balancer(run: Run) -> None:
     """Control: all brokers advertise one balancer, which leads each connection to the next one."""
     run.make_topic(REPLICAS)
@@ -72,7 +82,8 @@ def behind_balancer(run: Run) -> None:
         "the network here, and there is none",
     )
     doors = [run.cluster.node(node).outside_address for node in run.cluster.broker_ids]
-    with closing(Balancer(parse_addresses(",".join(doors)))) as balancer:
+    targets = parse_addresses(",".join(doors))
+    with closing(Balancer(targets)) as balancer:
         run.note(f"brokers advertise {balancer.address}, which leads to {', '.join(doors)} in turn")
         restored = advertise(run, balancer.address)
         clients = [
@@ -86,11 +97,18 @@ def behind_balancer(run: Run) -> None:
         for client in clients:
             name = f"{client.name}, told one address for all: {REACHES}"
             run.expect_flow(client, name, BEHIND_S)
+        refuse_unled(balancer, targets)
         for client in clients:
             client.stop()
     run.note("brokers advertise addresses of their own again")
     rewrite(run, restored)
     run.must_flow(run.start_producer("told-each"))
+
+
+def refuse_unled(balancer: Balancer, targets: Sequence[tuple[str, int]]) -> None:
+    """LabError: some broker was never led to, so it is the balancer that nobody gets through."""
+    missed = [f"{host}:{port}" for host, port in targets if not balancer.led[host, port]]
+    refuse_if(missed, f"the balancer has led no connection to {', '.join(missed)}")
 
 
 def advertise(run: Run, address: str) -> dict[int, str]:
