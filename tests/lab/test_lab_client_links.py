@@ -15,10 +15,10 @@ from tests.lab.checked import Scene, wrote
 
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
+from holdfast.lab.scenarios.clients_cut_off import expect_told
 from holdfast.lab.scenarios.networks.client_links_cut import (
     ZONES,
     expect_in_vain,
-    expect_told,
     refuse_heard,
 )
 from holdfast.lab.steps.controllers import counts_of

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.judge.groups.verdict import Commits
-from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.group import Group
 from holdfast.lab.group_members import Member
@@ -21,11 +20,15 @@ from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.clients_cut_off import (
     DELIVERY_MS,
     DONE,
+    DOUBLED,
+    DOUBLED_BECAUSE,
     LONG_S,
     QUEUE,
     QUEUE_WAIT_S,
     SHORT_S,
     expect_session,
+    expect_told,
+    tally,
     told,
 )
 from holdfast.lab.steps.controllers import Counts, counts_of
@@ -221,25 +224,6 @@ def end(scene: Scene, *, is_short: bool) -> None:
     scene.run.tables.append(tally_table(list(scene.producers.values())))
 
 
-def expect_told(run: Run, producer: Worker, *, all_acknowledged: bool) -> None:
-    """Check what a producer, which has ended, was told of all that it sent."""
-    sent, acknowledged, refused, unknown = tally(producer)
-    whole = sent == acknowledged + refused + unknown
-    seen = f"{sent} sent: {acknowledged} acknowledged, {refused} refused, {unknown} unknown"
-    if all_acknowledged:
-        wanted, kept = "each is acknowledged", sent == acknowledged
-    else:
-        wanted, kept = "an outcome of each, some in doubt", whole and unknown > 0
-    run.check(f"what {producer.name} was told", wanted, seen, kept=kept and sent > 0)
-
-
-def tally(producer: Worker) -> tuple[int, int, int, int]:
-    """Return how many records a producer has sent, and how many came to each end."""
-    tail = producer.tail.poll()
-    sent, acknowledged = tail.count(Send), tail.count(Acknowledged)
-    return sent, acknowledged, tail.count(Refused), tail.count(Unknown)
-
-
 def tally_table(producers: Sequence[Worker]) -> Table:
     return Table(
         title="What producers were told",
@@ -293,11 +277,8 @@ SCENARIO = Scenario(
             title="For more than they wait",
             steps=longer,
             met=("producer-a", "_MSG_TIMED_OUT"),
-            counted=frozenset({Anomaly.DUPLICATED}),
-            because=(
-                "Once records have timed out, librdkafka goes on in another producer epoch, and "
-                "sends again what was on its way: what is doubled by that is counted."
-            ),
+            counted=DOUBLED,
+            because=DOUBLED_BECAUSE,
         ),
         Part(name="coordinator", title="From their group's coordinator alone", steps=coordinator),
         Control(
