@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from tests.lab.checked import Scene, wrote
 
-from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenarios.clients_cut_off import expect_told
 from holdfast.lab.scenarios.networks.client_links_cut import (
@@ -36,7 +36,12 @@ class Member:
 
 
 def told(sent: int, acknowledged: int, refused: int = 0, unknown: int = 0) -> Worker:
-    counts = {Send: sent, Acknowledged: acknowledged, Refused: refused, Unknown: unknown}
+    counts: dict[type[Event], int] = {
+        Send: sent,
+        Acknowledged: acknowledged,
+        Refused: refused,
+        Unknown: unknown,
+    }
     return wrote("producer-a", counts)
 
 

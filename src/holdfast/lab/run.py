@@ -560,13 +560,13 @@ class Run:
 
     def expect_flow(
         self, worker: Worker, when: str, bound_s: float, partitions: Sequence[int] | None = None
-    ) -> None:
+    ) -> bool:
         """Check that partitions (None: all) acknowledge within the bound."""
         wanted = self.partitions if partitions is None else partitions
         silent = self._silent(worker, wanted, bound_s)
         nothing = f"nothing acknowledged in {bound_s:.0f} s by {names(silent)}"
         seen = nothing if silent else "acknowledged"
-        self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent, late=True)
+        return self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent, late=True)
 
     def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
         """Check that the partitions come to look like this within the bound."""

@@ -13,15 +13,16 @@ from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.balancer import Balancer
 from holdfast.lab.steps.sides import ANSWER_MS, PATIENT, READING, Sides
-from holdfast.lab.steps.usual import bring_back, elect_preferred, expect_consumed
-from holdfast.lab.steps.wants import without
+from holdfast.lab.steps.usual import bring_back, elect, elect_preferred, expect_consumed
+from holdfast.lab.steps.wants import preferred, without
 
 LIVE, DEAD, SILENT = 0, 3, 4  # whose addresses clients are told; the topic is on 0, 1 and 2
 REPLICAS: Mapping[int, tuple[int, ...]] = {0: (1, 0, 2), 1: (2, 1, 0), 2: (0, 2, 1)}
 FIND_S = 40.0  # to try addresses until one answers: librdkafka gives a silent one up to 30 s
 REACHES = "every partition's leader is reached"
-BEHIND_S = 10.0  # for each client behind the balancer; who goes to leaders needs no second
-CLIENTS = 3  # behind the balancer: by luck one of them may be led right
+BEHIND_S = 10.0  # for a client behind the balancer; who goes to leaders needs no second
+# Behind the balancer: by luck some are led right, with three leaders one in six at most.
+CLIENTS = 5
 DELIVERY_MS = 5000
 ADVERTISED = "advertised.listeners"
 
@@ -86,6 +87,8 @@ def behind_balancer(run: Run) -> None:
     with closing(Balancer(targets)) as balancer:
         run.note(f"brokers advertise {balancer.address}, which leads to {', '.join(doors)} in turn")
         restored = advertise(run, balancer.address)
+        elect(run)  # brokers were restarted: with fewer leaders more would be led right
+        run.expect("each broker leads a partition", preferred(run.replicas))
         clients = [
             run.start_producer(
                 f"balanced-{number}",
@@ -96,7 +99,8 @@ def behind_balancer(run: Run) -> None:
         ]
         for client in clients:
             name = f"{client.name}, told one address for all: {REACHES}"
-            run.expect_flow(client, name, BEHIND_S)
+            if not run.expect_flow(client, name, BEHIND_S):
+                break  # one is enough
         refuse_unled(balancer, targets)
         for client in clients:
             client.stop()
