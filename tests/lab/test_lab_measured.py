@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import pytest
-from tests.lab.checked import Scene, wrote
+from typing import Any
 
 from holdfast.judge.history import Acknowledged, Delivered, Send
 from holdfast.lab.scenarios.arrival_times import arrivals
-from holdfast.lab.scenarios.payload_curve import expect_read, spell_of
+from holdfast.lab.scenarios.payload_curve import spell_of
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
@@ -47,16 +44,3 @@ def test_a_size_s_spell_is_from_its_first_event_to_its_last_acknowledgement() ->
         Send(at_ms=3000.0, id="p:2", digest="", size=1, **place),
     ]
     assert spell_of(events) == (100.0, 2100.0, 2)
-
-
-@pytest.mark.parametrize(
-    ("read", "kept"),
-    [(5, True), (6, True), (4, False), (0, False)],
-    ids=["all", "one more, that nobody knew of", "one is stuck", "none"],
-)
-def test_each_event_that_is_acknowledged_must_be_read(read: int, kept: bool) -> None:
-    """Goal: a broker that gives no consumer its largest events is named."""
-    scene = Scene()
-    senders = [wrote("size-100", {Acknowledged: 4}), wrote("size-5000000", {Acknowledged: 1})]
-    expect_read(cast("Any", scene), wrote("consumer", {Delivered: read}), senders)
-    assert scene.kept == [kept]

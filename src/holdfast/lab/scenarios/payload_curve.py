@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from holdfast.judge.history import Acknowledged, Delivered, Event, Refused, Send
+from holdfast.judge.history import Acknowledged, Event, Refused, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.usual import expect_all_read
 from holdfast.lab.workload_processes import Worker
 
 SIZES = (100, 1_000, 10_000, 100_000, 900_000, 5_000_000)  # bytes of a value
@@ -34,7 +35,7 @@ def steps(run: Run, limit: int | None) -> None:
     reader = run.start_reader(config=f"fetch.message.max.bytes={LIMIT}")
     senders = {size: send(run, size) for size in SIZES}
     rows = [row_of(size, sender) for size, sender in senders.items()]
-    expect_read(run, reader, senders.values())
+    expect_all_read(run, reader, senders.values(), "events of every size are read", READ_S)
     outcome = run.raw_client("beyond", acks="all", size=BEYOND).send(0)
     error = outcome.error if isinstance(outcome, Refused) else outcome.KIND
     run.check(
@@ -71,20 +72,6 @@ def send(run: Run, size: int) -> Worker:
         kept=sent == acknowledged > 0,
     )
     return worker
-
-
-def expect_read(run: Run, reader: Worker, senders: Iterable[Worker]) -> None:
-    """Check that a consumer is given all that was acknowledged: the largest ones, too."""
-    wanted = sum(sender.tail.poll().count(Acknowledged) for sender in senders)
-    run.soon(lambda: reader.tail.poll().count(Delivered) >= wanted, READ_S)
-    given = reader.tail.count(Delivered)
-    run.check(
-        "events of every size are read",
-        f"{wanted:,} or more",  # what nobody knows of may be there as well
-        f"{given:,}",
-        kept=given >= wanted > 0,
-        late=True,
-    )
 
 
 def row_of(size: int, worker: Worker) -> list[str]:
