@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+import pytest
+from tests.lab.checked import Scene
 
 from holdfast.judge.history import Acknowledged, Delivered, Send
-from holdfast.lab.scenarios.arrival_times import arrivals
+from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
 from holdfast.lab.scenarios.payload_curve import spell_of
 
 
@@ -32,6 +35,15 @@ def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
         ["calm", "30", "3", "3", "3.0", "98.1", "99.8", "100.0"],
         ["busy", "10", "1", "0", "-", "-", "-", "-"],
     ]
+
+
+@pytest.mark.parametrize(("read", "kept"), [("3", True), ("2", False)], ids=["all", "one is lost"])
+def test_what_is_lost_in_peace_is_excused_by_nothing(read: str, kept: bool) -> None:
+    """Goal: with acks=1 losses are counted, because a leader dies; before that none does."""
+    scene = Scene()
+    rows = [["in peace, 50 a second", "50", "3", read, "1.0"], ["it is dead", "50", "3", "1", "-"]]
+    expect_peace_read(cast("Any", scene), rows)
+    assert scene.kept == [kept]
 
 
 def test_a_size_s_spell_is_from_its_first_event_to_its_last_acknowledgement() -> None:

@@ -26,6 +26,7 @@ VICTIM = 2  # leads one partition of three, and follows in the others
 # Whose times they are. librdkafka's reader is asked for many at once, and waits for them: a median
 # of its times is that wait.
 READER = "raw-reader"
+IN_PEACE = "in peace"
 ARRIVES = "while a broker is dead"
 # A record waits for the dead broker to be back rather than to be given up.
 PATIENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "config": "linger.ms=0"}
@@ -44,9 +45,9 @@ def steps(run: Run) -> None:
         run.must_flow(sender)
         begin_ms = now_ms()
         run.steady(sender)
-        windows[f"in peace, {rate} a second"] = begin_ms, now_ms()
+        windows[f"{IN_PEACE}, {rate} a second"] = begin_ms, now_ms()
         sender.stop()
-    expect_consumed(run, reader, "in peace", begin_ms)
+    expect_consumed(run, reader, IN_PEACE, begin_ms)
 
     sender = run.start_producer("under-fault", **PATIENT)
     run.must_flow(sender)
@@ -71,11 +72,13 @@ def steps(run: Run) -> None:
         f"it is back, {at_rate}": (whole_ms, now_ms()),
     }
     run.stop_workers()
+    rows = arrivals(events_of(sorted(run.history.glob("*.jsonl"))), windows)
+    expect_peace_read(run, rows)
     run.tables.append(
         Table(
             title=f"From the producer to a consumer, acks={run.parameters.acks}",
             header=list(HEADER),
-            rows=arrivals(events_of(sorted(run.history.glob("*.jsonl"))), windows),
+            rows=rows,
             note="From handing an event to the producer to a consumer's having it, by one clock: "
             "one that notes each answer as it comes, and asks again. Measured, not asserted: the "
             "figures are those of this machine, just then, at the rate that it reached.",
@@ -103,6 +106,19 @@ def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> list[lis
         [name, per_second(counts[name], window), f"{counts[name]:,}", *figures(took[name])]
         for name, window in windows.items()
     ]
+
+
+def expect_peace_read(run: Run, rows: Iterable[list[str]]) -> None:
+    """Check that all that was sent in peace was read: no death excuses what is lost of that."""
+    peace = [row for row in rows if row[0].startswith(IN_PEACE)]
+    unread = [f"{name}: {read} of {count}" for name, _, count, read, *_ in peace if read != count]
+    run.check(
+        "what was sent in peace is read",
+        "all of it",
+        "; ".join(unread) or "all of it",
+        kept=not unread,
+        late=True,
+    )
 
 
 def windows_of(at_ms: float, windows: Mapping[str, Window]) -> list[str]:
