@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+
+from holdfast.judge.history import Event
+from holdfast.lab.workload_processes import HistoryTail, Worker
 
 COUNT = 3
+
+
+def wrote(name: str, counts: Mapping[type[Event], int]) -> Worker:
+    """Return a workload whose history has so many events of each kind."""
+    tail = HistoryTail(Path("none"))
+    tail.counts = Counter({(kind.KIND, 0): count for kind, count in counts.items()})
+    return cast("Worker", SimpleNamespace(name=name, tail=tail))
 
 
 class Scene:
@@ -20,7 +31,7 @@ class Scene:
         self.topic = "foo"
         self.kept: list[bool] = []
 
-    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool, **_: bool) -> bool:
         self.kept.append(kept)
         return kept
 

@@ -6,28 +6,43 @@ Method: what the scenario checks, with counts made up.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.lab.checked import Scene
+from tests.lab.checked import Scene, wrote
 
-from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
-from holdfast.lab.scenarios.networks.client_links_cut import expect_in_vain, expect_told
-from holdfast.lab.workload_processes import HistoryTail, Worker
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.lab.parameters import LabError
+from holdfast.lab.scenarios.clients_cut_off import expect_told
+from holdfast.lab.scenarios.networks.client_links_cut import (
+    ZONES,
+    expect_in_vain,
+    refuse_heard,
+)
+from holdfast.lab.steps.controllers import counts_of
+from holdfast.lab.workload_processes import Worker
+
+EARLIER = {"REBALANCE_IN_PROGRESS": 2}  # as members came
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """As much of a group's member as is asked here."""
+
+    name: str
+    told: SimpleNamespace
 
 
 def told(sent: int, acknowledged: int, refused: int = 0, unknown: int = 0) -> Worker:
-    counts = {
-        (Send.KIND, 0): sent,
-        (Acknowledged.KIND, 0): acknowledged,
-        (Refused.KIND, 0): refused,
-        (Unknown.KIND, 0): unknown,
+    counts: dict[type[Event], int] = {
+        Send: sent,
+        Acknowledged: acknowledged,
+        Refused: refused,
+        Unknown: unknown,
     }
-    tail = HistoryTail(Path("none"))
-    tail.counts = Counter(counts)
-    return cast("Worker", SimpleNamespace(name="producer-a", tail=tail))
+    return wrote("producer-a", counts)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +66,24 @@ def test_a_producer_must_be_told_of_each(
 
 
 @pytest.mark.parametrize(
-    ("in_vain", "kept"), [({"UNKNOWN_MEMBER_ID": 1}, True), ({}, False)], ids=["refused", "taken"]
+    ("in_vain", "kept"),
+    [({"UNKNOWN_MEMBER_ID": 1, **EARLIER}, True), (EARLIER, False)],
+    ids=["refused", "taken"],
 )
 def test_a_member_that_is_out_must_not_commit(in_vain: dict[str, int], kept: bool) -> None:
-    victim = SimpleNamespace(name="g-a", told=SimpleNamespace(in_vain=Counter(in_vain)))
+    """Goal: what was refused as members came is no proof that a late commit is."""
+    victim = Member(name="g-a", told=SimpleNamespace(in_vain=Counter(in_vain)))
     scene = Scene()
-    found = SimpleNamespace(run=scene, groups=["g"], victims={"g": {"a": victim}})
+    found = SimpleNamespace(run=scene, in_vain={victim: Counter(EARLIER)})
     expect_in_vain(cast("Any", found))
     assert scene.kept == [kept]
+
+
+def test_a_cut_through_which_producers_are_heard_is_none() -> None:
+    producers = {zone: wrote(f"producer-{zone}", {Acknowledged: 7}) for zone in ZONES}
+    scene = cast("Any", SimpleNamespace(producers=producers))
+    counts = counts_of(producers.values())
+    refuse_heard(scene, counts)
+    producers["b"].tail.counts[Acknowledged.KIND, 0] += 1
+    with pytest.raises(LabError, match="producer-b is unheard, and 1 events are acknowledged"):
+        refuse_heard(scene, counts)

@@ -395,11 +395,13 @@ def test_a_cut_is_seen_and_healed(theirs: LocalCluster, tmp_path: Path, heal: st
     By its usual command it goes on behind the run, which had cut it off and not healed it.
     """
     pid = theirs.node(0).pid
-    commands = {
-        "cut": ("sh", "-c", f"kill -STOP {pid}"),
-        "heal": ("sh", "-c", heal.format(pid=pid)),
-    }
-    run = begun(theirs, tmp_path, start_timeout_s=2.0, **commands)
+    run = begun(
+        theirs,
+        tmp_path,
+        start_timeout_s=2.0,
+        cut=("sh", "-c", f"kill -STOP {pid}"),
+        heal=("sh", "-c", heal.format(pid=pid)),
+    )
     with run:
         run.make_topic()
         run.fault(CUT, 0)

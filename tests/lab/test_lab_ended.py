@@ -6,6 +6,7 @@ Method: the campaign's own ending, at two moments that are known; `make soak` ha
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,18 +14,32 @@ import pytest
 
 from holdfast.cluster.network import possible
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.soak.killed_campaigns import INTERRUPTED, end_lab, has_network, has_nodes
+from holdfast.lab.soak.killed_campaigns import (
+    INTERRUPTED,
+    end_lab,
+    files_in,
+    has_network,
+    has_nodes,
+)
 
-pytestmark = [
-    pytest.mark.turns,
-    pytest.mark.serial,
-    pytest.mark.slow,
-    pytest.mark.process,
-    pytest.mark.timeout(300),
-]
 BOUND_S = 60.0
 
 
+def test_whatever_is_no_folder_is_left(tmp_path: Path) -> None:
+    """Goal: a socket or a broken link that stays is seen as a file is."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+    assert files_in(tmp_path) == ("file", "gone", "socket")
+
+
+@pytest.mark.turns
+@pytest.mark.serial
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("reached", "number", "status"),
     [(has_network, signal.SIGTERM, INTERRUPTED), (has_nodes, signal.SIGKILL, -signal.SIGKILL)],

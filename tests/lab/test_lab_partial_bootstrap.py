@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from holdfast.cluster.plan import with_config
-from holdfast.lab.scenarios.networks.partial_bootstrap import ADVERTISED, named_outside
+from holdfast.lab.parameters import LabError
+from holdfast.lab.scenarios.networks.partial_bootstrap import (
+    ADVERTISED,
+    named_outside,
+    refuse_unasked,
+    refuse_unled,
+)
 from holdfast.lab.steps.balancer import Balancer
+from holdfast.lab.steps.sides import Sides
 
 
 def test_a_balancer_leads_each_connection_to_the_next_one() -> None:
@@ -30,6 +39,9 @@ def test_a_balancer_leads_each_connection_to_the_next_one() -> None:
                     accepted.sendall(bytes([turn % 3]))
                 said.append(clients[-1].recv(1))
             assert said == [b"\0", b"\1", b"\2", b"\0"]
+            targets = [server.getsockname() for server in servers]
+            assert balancer.led == dict(zip(targets, (2, 1, 1), strict=True))
+            refuse_unled(balancer, targets)
             balancer.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), timeout=10)
@@ -49,6 +61,15 @@ def test_a_balancer_resets_whom_it_can_t_lead_on() -> None:
             socket.create_connection((host, int(port)), timeout=10) as client,
         ):
             client.recv(1)
+        with pytest.raises(LabError, match=f"no connection to {target[0]}:{target[1]}"):
+            refuse_unled(balancer, [target])
+
+
+def test_who_is_silent_has_lost_what_it_was_sent() -> None:
+    """Goal: a cut that cuts nothing proves nothing of a silent address."""
+    refuse_unasked(cast("Sides", SimpleNamespace(dropped=lambda: 1)))
+    with pytest.raises(LabError, match="it isn't silent"):
+        refuse_unasked(cast("Sides", SimpleNamespace(dropped=lambda: 0)))
 
 
 def test_only_what_clients_outside_are_told_is_replaced() -> None:

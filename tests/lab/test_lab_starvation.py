@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.judge.histories import Story
@@ -22,8 +25,10 @@ from holdfast.lab.outcome import PartResult
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import _verdict
 from holdfast.lab.report import Check
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part
-from holdfast.lab.steps.starvation import SECONDS_MAX, Waits, waited
+from holdfast.lab.steps import starvation as starvation_module
+from holdfast.lab.steps.starvation import SECONDS_MAX, Starvation, Waits, waited
 
 SECOND_NS = 10**9
 STARVED = "nodes waited for a processor"
@@ -84,6 +89,30 @@ def test_only_what_is_late_is_excused_and_only_by_starvation(
     code, words = _verdict([result], None)
     assert code is wanted
     assert (STARVED in words) == (wanted is Exit.NOT_MADE)
+
+
+def test_what_had_failed_before_nodes_were_starved_is_not_excused() -> None:
+    """Method: a run's own check, failing twice: before the machine is too busy, and behind that."""
+    starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
+    kept: list[Check] = []
+    run: Any = SimpleNamespace(
+        starvation=starvation, record_check=kept.append, foretold=None, say=lambda _line: None
+    )
+    Run.check(run, "all are back", "so", "not so", kept=False, late=True)
+    starvation._waits = looks([0.95] * int(SECONDS_MAX))
+    Run.check(run, "all are back", "so", "not so", kept=False, late=True)
+    Run.check(run, "min ISR 2", "refused", "acknowledged", kept=False)
+    assert [check.late for check in kept] == [False, True, False]
+
+
+def test_a_node_that_is_starved_just_now_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: a node that has waited for all of the time, asked of between two looks."""
+    cluster = SimpleNamespace(nodes=[SimpleNamespace(id=0, pid=1)])
+    starvation = Starvation(cast("Any", cluster))
+    monkeypatch.setattr(starvation_module, "waited", lambda _pid: {1: time.monotonic_ns()})
+    assert not starvation.by_now()
+    starvation._waits.starved_s[0] = SECONDS_MAX - 1e-6
+    assert starvation.by_now()
 
 
 @pytest.mark.slow

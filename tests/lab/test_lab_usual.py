@@ -13,15 +13,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.lab import checked
 
 from holdfast.cluster import ClusterError
-from holdfast.judge.history import Acknowledged, Refused
+from holdfast.judge.history import Acknowledged, Delivered, Refused
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.compacted_topic import SINGLE, write_single
 from holdfast.lab.scenarios.unclean_election import leave_a_alone
 from holdfast.lab.scenarios.write_anomaly import strike
-from holdfast.lab.steps.usual import expect_consumed, settle
+from holdfast.lab.steps.usual import expect_all_read, expect_consumed, settle
 from holdfast.lab.steps.wants import Want, preferred, want, whole, without
 from holdfast.lab.workload_processes import Worker
 
@@ -213,3 +214,21 @@ def test_some_keys_of_a_compacted_topic_never_come_again() -> None:
         write_single(cast("Run", run), cast("Any", client), keys)
     assert set(Counter(key for _, key in sent).values()) == {1}
     assert set(Counter(partition for partition, _ in sent).values()) == {2 * SINGLE}
+
+
+@pytest.mark.parametrize(
+    ("read", "kept"),
+    [(5, True), (6, True), (4, False), (0, False)],
+    ids=["all", "one more, that nobody knew of", "one is stuck", "none"],
+)
+def test_each_event_that_is_acknowledged_must_be_read(read: int, kept: bool) -> None:
+    """Goal: a broker that gives no consumer its largest events is named."""
+    scene = checked.Scene()
+    senders = [
+        checked.wrote("size-100", {Acknowledged: 4}),
+        checked.wrote("size-5000000", {Acknowledged: 1}),
+    ]
+    expect_all_read(
+        cast("Any", scene), checked.wrote("consumer", {Delivered: read}), senders, "all"
+    )
+    assert scene.kept == [kept]

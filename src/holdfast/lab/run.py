@@ -205,6 +205,7 @@ class Run:
         self.journal.check(check)
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+        late = late and not kept and self.starvation.by_now()  # what comes later excuses nothing
         self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept, late=late))
         if not kept:
             foretold = self.foretold is not None and self.foretold in name
@@ -559,14 +560,13 @@ class Run:
 
     def expect_flow(
         self, worker: Worker, when: str, bound_s: float, partitions: Sequence[int] | None = None
-    ) -> None:
+    ) -> bool:
         """Check that partitions (None: all) acknowledge within the bound."""
         wanted = self.partitions if partitions is None else partitions
         silent = self._silent(worker, wanted, bound_s)
-        seen = "acknowledged"
-        if silent:
-            seen = f"nothing acknowledged in {bound_s:.0f} s by {names(silent)}"
-        self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent, late=True)
+        nothing = f"nothing acknowledged in {bound_s:.0f} s by {names(silent)}"
+        seen = nothing if silent else "acknowledged"
+        return self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent, late=True)
 
     def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
         """Check that the partitions come to look like this within the bound."""

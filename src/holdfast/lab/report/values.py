@@ -14,7 +14,7 @@ from holdfast.lab.report.standstill import Standstill
 class Check:
     """One thing that had to be seen. `expected` and `seen` are short sentences or values.
 
-    `late`: on a machine that starves the nodes it may only have come too late.
+    `late`: nodes were starved by then, so it may only have come too late.
     """
 
     name: str

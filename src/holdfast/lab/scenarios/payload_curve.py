@@ -1,21 +1,21 @@
 """What a second carries, by the size of an event, up to the largest that the topic takes.
 
 What is measured are figures of a machine and an hour; that every size up to the limit is
-acknowledged, and none beyond it, is checked.
+acknowledged and read, and none beyond it, is checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
-from holdfast.judge.history import Acknowledged, Refused, Send
+from holdfast.judge.history import Acknowledged, Event, Refused, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.usual import expect_all_read
 from holdfast.lab.workload_processes import Worker
 
 SIZES = (100, 1_000, 10_000, 100_000, 900_000, 5_000_000)  # bytes of a value
@@ -24,6 +24,7 @@ BEYOND = 7_000_000
 BYTES_MAX = 40_000_000  # of one size: three replicas of all sizes stay below a gigabyte
 EVENTS_MAX = 20_000
 SEND_S = 120.0
+READ_S = 60.0  # behind the last acknowledgement; the consumer has followed so far
 TAKEN = "every event is acknowledged"
 TOO_LARGE = "MESSAGE_TOO_LARGE"
 
@@ -32,8 +33,9 @@ def steps(run: Run, limit: int | None) -> None:
     """Send events of each size as fast as they are taken; then one that is too large."""
     run.make_topic(configs={} if limit is None else {"max.message.bytes": str(limit)})
     reader = run.start_reader(config=f"fetch.message.max.bytes={LIMIT}")
-    rows = [row_of(size, send(run, size)) for size in SIZES]
-    expect_consumed(run, reader, "events of every size", 0.0)
+    senders = {size: send(run, size) for size in SIZES}
+    rows = [row_of(size, sender) for size, sender in senders.items()]
+    expect_all_read(run, reader, senders.values(), "events of every size are read", READ_S)
     outcome = run.raw_client("beyond", acks="all", size=BEYOND).send(0)
     error = outcome.error if isinstance(outcome, Refused) else outcome.KIND
     run.check(
@@ -82,7 +84,7 @@ def row_of(size: int, worker: Worker) -> list[str]:
     return [f"{size:,}", f"{count:,}", f"{took_s:.1f}", f"{rate:,.0f}", f"{rate * size / 1e6:,.1f}"]
 
 
-def spell_of(events: Any) -> tuple[float, float, int]:
+def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
     """Return when the first event was sent and the last acknowledged, and how many were."""
     begin_ms, end_ms, count = 0.0, 0.0, 0
     for event in events:
@@ -100,9 +102,9 @@ SCENARIO = Scenario(
     text=(
         "A producer sends events of 100 bytes, of 5 MB, and of sizes in between, as fast as they "
         "are taken. The report has events and megabytes a second for each size: measured, not "
-        "asserted. What is checked is that each is acknowledged, and that one beyond the topic's "
-        "max.message.bytes is refused for certain, and is not in the log. In the control the topic "
-        "has Kafka's own limit, and 5 MB are too large."
+        "asserted. What is checked is that each is acknowledged, and read by a consumer, and that "
+        "one beyond the topic's max.message.bytes is refused for certain, and is not in the log. "
+        "In the control the topic has Kafka's own limit, and 5 MB are too large."
     ),
     defaults=Parameters(),
     parts=(

@@ -81,11 +81,16 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
             for pid in bearing(word):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-    # SIGKILL amid the look for namespaces leaves its folder, which is empty.
-    files = tuple(
-        sorted(str(path.relative_to(temporary)) for path in temporary.rglob("*") if path.is_file())
-    )
-    return Left(before=before, processes=left, files=files, status=status)
+    return Left(before=before, processes=left, files=files_in(temporary), status=status)
+
+
+def files_in(folder: Path) -> tuple[str, ...]:
+    """Return all that lies in a folder and is no folder: sockets and broken links, too.
+
+    SIGKILL amid the look for namespaces leaves its folder, which is empty.
+    """
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return tuple(sorted(str(path.relative_to(folder)) for path in found))
 
 
 def bearing(word: str) -> Iterator[int]:

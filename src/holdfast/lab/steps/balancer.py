@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ class Balancer:
         )
         self.address = f"{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
         self._open: set[asyncio.Task[Any] | None] = set()
+        self.led: Counter[tuple[str, int]] = Counter()  # connections, by target
         self._thread = threading.Thread(target=self._loop.run_forever, name="balancer", daemon=True)
         self._thread.start()
 
@@ -43,10 +45,12 @@ class Balancer:
         task = asyncio.current_task()
         self._open.add(task)
         try:
-            far = await relay.dial(*next(self._turns), DIAL_S)
+            target = next(self._turns)
+            far = await relay.dial(*target, DIAL_S)
         except OSError:  # a TimeoutError, too
             near.reset()
         else:
+            self.led[target] += 1
             await relay.join(near, far, relay.Straight(), relay.Straight())
         finally:
             self._open.discard(task)

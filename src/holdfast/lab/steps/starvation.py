@@ -65,10 +65,13 @@ class Starvation:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._waits = Waits()
+        self._looking = threading.Lock()
+        self._looked_s = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
 
     def start(self) -> None:
+        self._looked_s = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -78,17 +81,26 @@ class Starvation:
 
     @property
     def text(self) -> str | None:
-        return self._waits.text
+        """What a report says of all looks so far; None: no node was starved."""
+        with self._looking:
+            return self._waits.text
+
+    def by_now(self) -> bool:
+        """Look, and return whether a node was starved up to this moment."""
+        self._look()
+        return self.text is not None
 
     def _run(self) -> None:
-        before_s = time.monotonic()
         while not self._stopping.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        with self._looking, suppress(ClusterError):  # nobody is asked then
             now_s = time.monotonic()
-            with suppress(ClusterError):  # nobody is asked then
-                for node in self._cluster.nodes:
-                    if node.pid is not None:
-                        self._waits.take(node.id, waited(node.pid), now_s - before_s)
-            before_s = now_s
+            passed_s, self._looked_s = now_s - self._looked_s, now_s
+            for node in self._cluster.nodes:
+                if node.pid is not None:
+                    self._waits.take(node.id, waited(node.pid), passed_s)
 
 
 def waited(pid: int) -> dict[int, int]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.outcomes import DELETES_NOTHING
 from holdfast.clients.workload.raw_producer import Outcome, RawProducer
-from holdfast.judge.history import Acknowledged, Refused
+from holdfast.judge.history import Acknowledged, Delivered, Refused
 from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.steps.wants import lists_text, names, preferred, whole
@@ -121,7 +121,7 @@ def elect_preferred(run: Run, producer: Worker, when: str = "after a preferred e
     run.expect_flow(producer, when, 20.0)
 
 
-def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None = None) -> None:
+def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None = None) -> bool:
     """Check that a consumer receives events of every partition after this moment; None: now."""
     since_ms = time.monotonic() * 1000 if since_ms is None else since_ms
 
@@ -133,7 +133,21 @@ def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None 
     left = silent()
     seen = f"nothing from {names(left)} in {READ_S:.0f} s" if left else "from every partition"
     name = f"the consumer receives, {when}"
-    run.check(name, "from every partition", seen, kept=not left, late=True)
+    return run.check(name, "from every partition", seen, kept=not left, late=True)
+
+
+def expect_all_read(
+    run: Run, reader: Worker, senders: Iterable[Worker], when: str, bound_s: float = READ_S
+) -> None:
+    """Check that a consumer is given all that these have been acknowledged by now.
+
+    It may be given more: what nobody knows of may be there as well.
+    """
+    wanted = sum(sender.tail.poll().count(Acknowledged) for sender in senders)
+    run.soon(lambda: reader.tail.poll().count(Delivered) >= wanted, bound_s)
+    given = reader.tail.count(Delivered)
+    kept = given >= wanted > 0
+    run.check(when, f"{wanted:,} events or more", f"{given:,}", kept=kept, late=True)
 
 
 def expect_only_flows(

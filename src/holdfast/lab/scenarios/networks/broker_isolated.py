@@ -10,8 +10,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.cut_off import CUTS, CutOff
-from holdfast.lab.steps.sides import AGAIN_S, PATIENT
-from holdfast.lab.steps.usual import begin, elect_preferred
+from holdfast.lab.steps.sides import AGAIN_S, PATIENT, READING
+from holdfast.lab.steps.usual import elect_preferred, expect_consumed
 from holdfast.lab.steps.wants import want, whole, without
 
 PARTITION = 1  # whose leader is cut off
@@ -20,7 +20,11 @@ GOES_ON = "every partition goes on while a broker is cut off"
 
 def steps(run: Run) -> None:
     """The others go on without it; it follows, and nothing is lost."""
-    producer, raw, _ = begin(run, **PATIENT)
+    run.make_topic()
+    producer, raw = run.start_producer(**PATIENT), run.start_raw()
+    reader = run.start_readers(**READING)
+    for sender in (producer, raw):
+        run.must_flow(sender)
     run.steady(producer)
     leader, *followers = run.replicas[PARTITION]
     epoch = run.view.partitions[PARTITION].leader_epoch
@@ -31,6 +35,7 @@ def steps(run: Run) -> None:
     run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
     if run.expect_flow(raw, GOES_ON, SETTLE_S):
         run.expect_flow(producer, f"{leader} is cut off: the reliable producer", AGAIN_S)
+        expect_consumed(run, reader, f"{leader} is cut off")
     cut_off.end()
     run.expect(f"{leader} is back, and in sync again", whole(run.replicas), AGAIN_S)
     run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})

@@ -19,7 +19,7 @@ from holdfast.lab.steps.sides import (
     Sides,
     acknowledged_of,
 )
-from holdfast.lab.steps.usual import REFUSAL, expect_consumed
+from holdfast.lab.steps.usual import REFUSAL, expect_all_read, expect_consumed
 from holdfast.lab.steps.wants import preferred, want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -52,7 +52,7 @@ def replication_cut(run: Run) -> None:
     new = run.start_raw("raw-new", timeout_ms=ANSWER_MS, **everywhere.flags)
     expect_refused(run, new, "who connects now")
     latest = run.start_reader("reader-new", **everywhere.flags, **READING)
-    expect_consumed(run, latest, "who connects now reads what is committed", 0.0)
+    expect_all_read(run, latest, (producer, raw), "who connects now reads all that is committed")
     heal_ms = sides.heal()
     run.expect("healed: all are in sync", whole(run.replicas), AGAIN_S)
     took_s = time.monotonic() - heal_ms / 1000
