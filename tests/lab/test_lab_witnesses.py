@@ -220,7 +220,7 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
     )
     run: Any = object.__new__(Run)
     run.topic = "foo"
-    run.parameters = SimpleNamespace(early_watermark={"early_watermark": True})
+    run.parameters = SimpleNamespace(early_watermark=True)
     run.allowed = SimpleNamespace(has_create_time=lambda topic: topic == "foo")
     run.start_reader("a", until_end=True)
     run.start_reader("b", topic="appended")

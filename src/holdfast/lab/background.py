@@ -65,6 +65,7 @@ _NETWORK: Final = (
     "holdfast/cluster/networked.py",
     "holdfast/lab/scenarios/networks",
     "holdfast/lab/steps/balancer.py",
+    "holdfast/lab/steps/cut_off.py",
     "holdfast/lab/steps/replay_plan.py",
     "holdfast/lab/steps/sides.py",
     "holdfast/lab/steps/storm_plan.py",
@@ -79,9 +80,9 @@ _ELSEWHERE: Final = (
 ELSEWHERE_SCENARIOS: Final = (
     *LAB,
     *_ELSEWHERE,
+    *_NETWORK,  # the one that plays somebody else's has links that its commands cut
     "holdfast/clients/group_changes.py",
     "holdfast/clients/log_offsets.py",
-    "holdfast/cluster/networked.py",
 )
 # Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
 DRIVER: Final = (

@@ -154,12 +154,12 @@ class Parameters:
         return 30.0 if self.engine == EMBEDDED else 180.0
 
     @property
-    def early_watermark(self) -> dict[str, Any]:
-        """What a raw reader is told where an answer's high watermark may be older than its records.
+    def early_watermark(self) -> bool:
+        """Whether an answer's high watermark may be older than its records.
 
         That is so on Apache Kafka (docs/design/networks.md), and may be elsewhere.
         """
-        return {} if self.engine == EMBEDDED else {"early_watermark": True}
+        return self.engine != EMBEDDED
 
     @property
     def idempotent(self) -> bool:

@@ -322,8 +322,8 @@ class Run:
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
         reader = self.start_reader(**flags)
-        told = {"place": flags.get("place"), **self.parameters.early_watermark}
-        self.start_reader("raw-reader", module=RAW_READER, **told)
+        early, place = self.parameters.early_watermark, flags.get("place")
+        self.start_reader("raw-reader", module=RAW_READER, place=place, early_watermark=early)
         return reader
 
     def start_reader(
@@ -388,7 +388,7 @@ class Run:
         make: type[WorkerT],
         place: str | None = None,
     ) -> WorkerT:
-        """Start a client of the run's topic; `flags` change or add to what each one is told.
+        """Start a client of the run's topic; `flags` (False: not this one) change what it is told.
 
         `place`: where in the run's network it stands; None: outside, where doors lead in.
         """
@@ -397,7 +397,7 @@ class Run:
             "bootstrap_server": servers,
             "topic": self.topic,
             "partitions": self.parameters.partitions,
-            **flags,
+            **{key: value for key, value in flags.items() if value is not False},
         }
         arguments: list[str] = []
         for key, value in told.items():
