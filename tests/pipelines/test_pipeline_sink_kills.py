@@ -177,6 +177,7 @@ def test_what_was_killed_explains_an_end() -> None:
     [
         "holdfast.pipelines.planned.PlanError: rows would be missing",
         "[STREAM_FAILED] (sqlite3.IntegrityError) UNIQUE constraint failed: rows.key",
+        "[STREAM_FAILED] (psycopg.OperationalError) a lock that the sink itself holds timed out",
     ],
 )
 def test_drivers_that_end_by_themselves_are_a_broken_sink(said: str) -> None:
@@ -195,6 +196,9 @@ def test_drivers_that_end_by_themselves_are_a_broken_sink(said: str) -> None:
         "holdfast.pipelines.reading.access.ReadError: foo-0 at 7: nothing in 120 s",
         "holdfast.pipelines.listing.ListingError: no broker answers",
         "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back.",
+        "org.apache.spark.rpc.RpcTimeoutException: Futures timed out after [120 seconds].",
+        "ExecutorLostFailure: Executor heartbeat timed out after 130000 ms",
+        "java.net.SocketTimeoutException: Accept timed out",
     ],
 )
 def test_a_machine_that_is_too_slow_is_no_broken_sink(said: str | None) -> None:
@@ -220,6 +224,20 @@ def test_who_was_replaced_has_to_say_so() -> None:
     for said in (None, "[Errno 2] No such file or directory"):
         with pytest.raises(BrokenError, match="ended otherwise"):
             refuse_unless_fenced(Ended(said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "holdfast.pipelines.listing.ListingError: no broker answers",
+    ],
+)
+def test_who_was_replaced_may_die_of_the_machine(said: str) -> None:
+    """Goal: that proves nothing, neither for a sink nor against it."""
+    with pytest.raises(ProofError, match="did not come to be refused"):
+        refuse_unless_fenced(Ended(said))
+    refuse_unless_fenced(Ended(f"FencedError, by {said}"))
 
 
 @pytest.mark.process
