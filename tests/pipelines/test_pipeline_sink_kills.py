@@ -55,6 +55,24 @@ def test_what_plain_python_makes_of_a_log() -> None:
     assert sink_truth.closed_windows(LOG[:4]) == Counter()
 
 
+def test_a_commit_is_not_waited_for_once_the_table_has_batch_0() -> None:
+    """Spark begins batch 0 again, and the sink has nothing to commit in it any more.
+
+    Seen to fail: a campaign waited for a commit that came in batch 1.
+    """
+    commit, seen = latest_campaigns.COMMIT, Counter[tuple[str, str]]()
+    for seed in range(100):
+        drawn = latest_campaigns.draw(random.Random(seed), 5)
+        assert len(drawn) == 5
+        done = [at for at, each in enumerate(drawn) if each in AFTER_BATCH_0]
+        assert commit not in [place for place, _ in drawn[min(done, default=5) + 1 :]]
+        seen.update(drawn)
+    assert len(seen) == 2 * len(latest_campaigns.PLACES)  # and nothing is left out
+
+
+AFTER_BATCH_0 = {(latest_campaigns.PROCESS, "after"), (latest_campaigns.COMMIT, "after")}
+
+
 def test_a_table_is_spelt_as_the_truth_is() -> None:
     row: dict[str, object] = {
         "amount": None,

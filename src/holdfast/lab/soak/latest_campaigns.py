@@ -20,11 +20,13 @@ from holdfast.lab.soak.sink_trial import Trial
 
 RUNS, KILLS = 10, 5
 _SINKS = "holdfast.pipelines.sinks"
+PROCESS = f"{_SINKS}.table_sink:TableSink._process"
+COMMIT = f"{_SINKS}.sql_store:SqlStore.commit"
 PLACES = (
-    f"{_SINKS}.table_sink:TableSink._process",
+    PROCESS,
     f"{_SINKS}.sql_store:SqlStore.open",
     f"{_SINKS}.sql_store:SqlStore.memory",
-    f"{_SINKS}.sql_store:SqlStore.commit",
+    COMMIT,
 )
 SINK = Sink(name="latest", target="sqlite:///{folder}/table.db", places=PLACES, read=from_sql)
 
@@ -34,16 +36,29 @@ def kill_in_batch_0(directory: Path) -> dict[str, Any]:
 
     def kills(trial: Trial) -> list[Any]:
         trial.chunk(jumps=False)  # of before
-        return [partial(_kill, trial) for _ in range(KILLS)]
+        return [partial(_kill, trial, *each) for each in draw(random.SystemRandom(), KILLS)]
 
     latest = ("--starting-offsets", "latest")
     return try_sink(directory, SINK, "rows", kills, *latest)
 
 
-def _kill(trial: Trial) -> dict[str, Any]:
+def draw(chance: random.Random, kills: int) -> list[tuple[str, str]]:
+    """Return places, and when there, at which drivers come by in batch 0.
+
+    Once the table has batch 0, however often Spark begins it again, no commit comes before batch 1.
+    """
+    drawn: list[tuple[str, str]] = []
+    places = PLACES
+    for _ in range(kills):
+        place, when = chance.choice(places), chance.choice(("before", "after"))
+        drawn.append((place, when))
+        if when == "after" and place in {PROCESS, COMMIT}:
+            places = tuple(each for each in PLACES if each != COMMIT)
+    return drawn
+
+
+def _kill(trial: Trial, place: str, when: str) -> dict[str, Any]:
     """Kill a driver that waits in batch 0: Spark can't have committed that."""
-    chance = random.SystemRandom()
-    place, when = chance.choice(PLACES), chance.choice(("before", "after"))
     done = trial.kill_in_first_batch(place, when)
     trial.chunk(jumps=False)
     return done
