@@ -15,9 +15,8 @@ from tests.lab.checked import Scene
 from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.history import Acknowledged, Delivered, Send
 from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
-from holdfast.lab.scenarios.payload_curve import spell_of
 from holdfast.lab.scenarios.replication_price import latencies
-from holdfast.lab.steps.sizes import between, bytes_between, grown
+from holdfast.lab.steps.measures import between, bytes_between, grown, spell_of
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,9 +108,15 @@ def test_a_node_that_is_starved_just_now_is_seen_at_once(monkeypatch: pytest.Mon
     """Method: a node that has waited for all of the time, asked of between two looks."""
     cluster = SimpleNamespace(nodes=[SimpleNamespace(id=0, pid=1)])
     starvation = Starvation(cast("Any", cluster))
-    monkeypatch.setattr(starvation_module, "waited", lambda _pid: {1: time.monotonic_ns()})
+    clock = SimpleNamespace(now_s=1000)
+    monkeypatch.setattr(
+        starvation_module, "time", SimpleNamespace(monotonic=lambda: float(clock.now_s))
+    )
+    monkeypatch.setattr(starvation_module, "waited", lambda _pid: {1: clock.now_s * SECOND_NS})
     assert not starvation.by_now()
-    starvation._waits.starved_s[0] = SECONDS_MAX - 1e-6
+    clock.now_s += int(SECONDS_MAX) - 1
+    assert not starvation.by_now()
+    clock.now_s += 1
     assert starvation.by_now()
 
 

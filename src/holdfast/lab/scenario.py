@@ -232,7 +232,8 @@ IDLE: Mapping[str, frozenset[str]] = {
     "rate": frozenset(_EXACT | _WRITTEN | {"followers-cut", "payload-curve", "throughput"}),
     "duration_s": frozenset(
         _EXACT
-        | {"followers-cut", "lost-acknowledgement", "rebalance-price", "retention", "throughput"}
+        | {"busy-topic", "followers-cut", "lost-acknowledgement", "rebalance-price"}
+        | {"retention", "throughput"}
         | PIPELINES
     )
     - {"pipeline-database-down"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from statistics import quantiles
 from typing import Any
 
 from holdfast.judge.history import Delivered, Event, Send
@@ -18,6 +17,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.measures import figures
 from holdfast.lab.steps.usual import bring_back, expect_consumed
 from holdfast.lab.steps.wants import without
 
@@ -129,15 +129,6 @@ def per_second(count: int, window: Window) -> str:
     """Return the rate that was reached, for people: what was asked for is no figure."""
     begin_ms, end_ms = window
     return f"{count / (end_ms - begin_ms) * 1000:,.0f}" if end_ms > begin_ms else "-"
-
-
-def figures(took: list[float]) -> list[str]:
-    """Return a count and percentiles, for people."""
-    if len(took) < 2:
-        return [str(len(took)), "-", "-", "-", "-"]
-    cuts = quantiles(took, n=1000, method="inclusive")
-    found = (cuts[499], cuts[989], cuts[998], max(took))
-    return [f"{len(took):,}", *(f"{each:.1f}" for each in found)]
 
 
 def now_ms() -> float:

@@ -9,8 +9,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.measures import replica_sizes
 from holdfast.lab.steps.moving import expect_even, shares
-from holdfast.lab.steps.sizes import replica_sizes
 from holdfast.lab.steps.usual import (
     PRELOAD_BYTES,
     bring_back,

@@ -6,15 +6,15 @@ acknowledged and read, and none beyond it, is checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
-from holdfast.judge.history import Acknowledged, Event, Refused, Send
+from holdfast.judge.history import Acknowledged, Refused, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.measures import spell_of
 from holdfast.lab.steps.usual import expect_all_read
 from holdfast.lab.workload_processes import Worker
 
@@ -82,18 +82,6 @@ def row_of(size: int, worker: Worker) -> list[str]:
     took_s = max(end_ms - begin_ms, 1.0) / 1000
     rate = count / took_s
     return [f"{size:,}", f"{count:,}", f"{took_s:.1f}", f"{rate:,.0f}", f"{rate * size / 1e6:,.1f}"]
-
-
-def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
-    """Return when the first event was sent and the last acknowledged, and how many were."""
-    begin_ms, end_ms, count = 0.0, 0.0, 0
-    for event in events:
-        if isinstance(event, Send):
-            begin_ms = begin_ms or event.at_ms
-        elif isinstance(event, Acknowledged):
-            end_ms = event.at_ms
-            count += 1
-    return begin_ms, end_ms, count
 
 
 SCENARIO = Scenario(

@@ -14,9 +14,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.arrival_times import figures
+from holdfast.lab.steps.measures import bytes_between, figures, grown, replica_sizes
 from holdfast.lab.steps.moving import Mover
-from holdfast.lab.steps.sizes import bytes_between, grown, replica_sizes
 from holdfast.lab.steps.usual import bring_back
 from holdfast.lab.steps.wants import preferred
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.judge.groups.verdict import Commits
 from holdfast.judge.history import Acknowledged, Send
@@ -18,8 +17,8 @@ from holdfast.lab.parameters import GROUP_SESSION, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.payload_curve import spell_of
 from holdfast.lab.steps.groups import CONSUMER
+from holdfast.lab.steps.measures import spell_of
 from holdfast.lab.workload_processes import Worker
 
 PRODUCERS, MEMBERS = 12, 24
@@ -54,14 +53,14 @@ def steps(run: Run) -> None:
 
 
 def start(run: Run, number: int) -> Worker:
-    told: dict[str, Any] = {
-        "rate": 0,
-        "size": SIZE,
-        "max_messages": EVENTS_MAX,
-        "keys": len(run.partitions),
-        "config": ["linger.ms=5"],
-    }
-    return run.start_producer(f"producer-{number}", **told)
+    return run.start_producer(
+        f"producer-{number}",
+        rate=0,
+        size=SIZE,
+        max_messages=EVENTS_MAX,
+        keys=len(run.partitions),
+        config="linger.ms=5",
+    )
 
 
 def table_of(run: Run, senders: Sequence[Worker], processed_ms: float) -> Table:

@@ -48,7 +48,7 @@ def draw(chance: random.Random, kills: int) -> list[tuple[str, str]]:
     Once the table has batch 0, however often Spark begins it again, no commit comes before batch 1.
     """
     drawn: list[tuple[str, str]] = []
-    places = PLACES
+    places: tuple[str, ...] = PLACES
     for _ in range(kills):
         place, when = chance.choice(places), chance.choice(("before", "after"))
         drawn.append((place, when))

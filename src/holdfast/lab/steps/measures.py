@@ -1,4 +1,7 @@
-"""What replicas take on disks, and what brokers have sent each other: asked, not computed."""
+"""What scenarios that measure ask and count: bytes on disks and between brokers, times, spells.
+
+Bytes are asked of brokers and of the kernel, never computed from what was sent.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from statistics import quantiles
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster.layout import NodeRecord
+from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
@@ -80,3 +85,24 @@ def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, int]]:
             # A JVM's sockets are of IPv6, whoever they talk to.
             peer = words[3].replace("[::ffff:", "").replace("]", "")
             yield int(owner[1]), peer, 0 if received is None else int(received[1])
+
+
+def figures(took: list[float]) -> list[str]:
+    """Return a count and percentiles (50, 99, 99.9, all), for people."""
+    if len(took) < 2:
+        return [str(len(took)), "-", "-", "-", "-"]
+    cuts = quantiles(took, n=1000, method="inclusive")
+    found = (cuts[499], cuts[989], cuts[998], max(took))
+    return [f"{len(took):,}", *(f"{each:.1f}" for each in found)]
+
+
+def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
+    """Return when the first event was sent and the last acknowledged, and how many were."""
+    begin_ms, end_ms, count = 0.0, 0.0, 0
+    for event in events:
+        if isinstance(event, Send):
+            begin_ms = begin_ms or event.at_ms
+        elif isinstance(event, Acknowledged):
+            end_ms = event.at_ms
+            count += 1
+    return begin_ms, end_ms, count
