@@ -8,12 +8,13 @@ run's own topic knows nothing of.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from holdfast.cluster.probe import PartitionState, ask
 from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import SETTLE_S, Run, asking
 from holdfast.wire import administration as admin
@@ -121,15 +122,29 @@ class SideTopic:
         """Delete it, and wait until nobody knows it any more."""
         self._run.note(f"topic {self.name} is deleted")
         self._run.ask(admin.delete_topic(self.name), f"topic {self.name} can't be deleted")
-        gone = lambda: self._run.cluster.partitions(self.name) == {}  # noqa: E731 - a condition
+        gone = lambda: all(states == {} for states in self._told())  # noqa: E731 - a condition
         self._run.wait(f"{self.name} to be gone", gone, SETTLE_S)
 
     def _wait_led(self) -> None:
+        """Wait until every broker says so: a client may ask whichever heard of it last."""
+
         def led() -> bool:
-            states = self._run.cluster.partitions(self.name) or {}
-            return len(states) == len(self.ends) and all(s.leader >= 0 for s in states.values())
+            return all(
+                states is not None
+                and len(states) == len(self.ends)
+                and all(state.leader >= 0 for state in states.values())
+                for states in self._told()
+            )
 
         self._run.wait(f"{self.name} to be led", led, SETTLE_S)
+
+    def _told(self) -> Iterator[Mapping[int, PartitionState] | None]:
+        """Yield what each broker that runs says of its partitions; None: it does not answer."""
+        cluster = self._run.cluster
+        for node in cluster.nodes:
+            if node.is_broker and cluster.state(node.id) == "running":
+                answer = ask(node.watch_address, [self.name])
+                yield None if answer is None else answer.topics.get(self.name, {})
 
     def write(self, count: int, partitions: Iterable[int] | None = None) -> None:
         """Write so many records to each partition. LabError: one was not acknowledged."""
