@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
@@ -102,12 +102,17 @@ def measure(run: Run) -> None:
 
 
 def bytes_led(run: Run) -> Mapping[int, int]:
-    """Return how many bytes the logs have that each broker leads, by broker."""
+    """Return how many bytes the logs have that each broker leads, by broker.
+
+    LabError: a leader does not say. That is no uneven load.
+    """
     led = dict.fromkeys(sorted(run.cluster.broker_ids), 0)
     sizes = replica_sizes(run)
     for partition, state in run.view.partitions.items():
         if state.leader in led:
-            led[state.leader] += sizes.get((state.leader, partition), 0)
+            size = sizes.get((state.leader, partition))
+            refuse_if(size is None, f"node {state.leader} does not say how large P{partition} is")
+            led[state.leader] += size or 0
     return led
 
 

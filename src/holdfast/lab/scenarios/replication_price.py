@@ -17,7 +17,7 @@ from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.measures import bytes_between, figures, grown, replica_sizes
 from holdfast.lab.steps.moving import Mover
 from holdfast.lab.steps.usual import bring_back
-from holdfast.lab.steps.wants import preferred
+from holdfast.lab.steps.wants import preferred, without
 
 COPIES = (1, 3, 5)
 SIZE = 1000  # bytes of a value
@@ -79,9 +79,8 @@ def steps(run: Run, copies: Sequence[int]) -> None:
     sender = run.start_producer("under-fault", **PATIENT)
     run.must_flow(sender)
     run.fault("KILL", VICTIM)
-    run.wait(
-        f"{VICTIM} to be given up", lambda: VICTIM not in run.view.brokers, run.parameters.noticed_s
-    )
+    left = without(run.replicas, {VICTIM})
+    run.expect(f"{VICTIM} is dead", left, run.parameters.noticed_s)
     run.expect_flow(sender, GOES_ON, DEAD_S)
     bring_back(run, VICTIM)
     run.expect_flow(sender, f"{VICTIM} is back", SETTLE_S)
@@ -105,6 +104,7 @@ def measured(run: Run, copies: int) -> Stretch:
         f"{copies} times those of the log",
         f"{disks:,} of {log:,}",
         kept=disks == copies * log > 0,
+        late=True,
     )
     return Stretch(copies, log, disks, sent, latencies(events_of([worker.history]), since_ms))
 
