@@ -744,3 +744,54 @@ def test_a_run_that_ends_goes_on_without_a_topic_that_was_deleted(policy: str, w
     assert reader.partitions(begin, end) == [RangePartition("t", 0, 3, 9, "first")]
     with pytest.raises(UnknownTopicError, match="u"):
         StreamReader.initialOffset(reader)  # a query that begins may have misspelt it
+
+
+def test_that_a_topic_is_another_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A batch of an earlier life says it as it is planned, and so would each trigger behind it."""
+    facts = Facts(p0=90)
+    facts.ids = {"t": "second"}
+    reader = stream(facts, goneData="skip")
+    begin, end = offsets(p0=40), offsets(p0=50)
+
+    def said() -> list[str]:
+        texts = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return texts
+
+    with caplog.at_level(logging.WARNING, "holdfast.pipelines.planner"):
+        assert reader.partitions(begin, end) == []
+        (once,) = said()
+        assert "going on with what is there now" in once
+        reader.latestOffset(end, ALL)
+        reader.latestOffset(end, ALL)
+        assert not said()
+        facts.ids = {"t": "third"}
+        reader.latestOffset(end, ALL)
+        assert len(said()) == 1
+
+
+def test_lag_is_told_of_the_topic_that_is_there() -> None:
+    """Method: it is made anew with one partition less, whose end was known before."""
+    facts = Facts(p0=90, p1=70)
+    reader = stream(facts, goneData="skip")
+    reader.latestOffset(offsets(p0=1, p1=1), ALL)
+    assert reader.reportLatestOffset() == offsets(None, p0=90, p1=70)
+    facts.ids = {"t": "second"}
+    del facts.end[Partition("t", 1)]
+    facts.end[Partition("t", 0)] = 5
+    reader.latestOffset(offsets(p0=90, p1=70), ALL)
+    assert reader.reportLatestOffset() == offsets(None, p0=5)
+
+
+def test_a_range_behind_a_gap_begins_in_no_epoch_that_was_told() -> None:
+    """The epoch is that of the offset before the gap: another one may have written what is left."""
+    facts = Facts(p0=30)
+    facts.begin[Partition("t", 0)] = 20
+    facts.epochs = {Partition("t", 0): 2}
+    reader = stream(facts, goneData="skip")
+    begin = epoched(1, p0=5)
+    (task,) = reader.partitions(begin, reader.latestOffset(begin, ALL))
+    assert task == RangePartition("t", 0, 20, 30, "first", -1, 2)
+    begin = epoched(1, p0=25)
+    (task,) = reader.partitions(begin, reader.latestOffset(begin, ALL))
+    assert task == RangePartition("t", 0, 25, 30, "first", 1, 2)

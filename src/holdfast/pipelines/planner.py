@@ -59,7 +59,7 @@ class Planner:
         self._listing: Listing | None = None
         self._group_seen = False
         # What was said last of a partition: what stays gone is gone at each trigger, for good.
-        self._said: dict[Partition, str] = {}
+        self._said: dict[Partition | str, str] = {}  # of partitions and topics
 
     @property
     def listing(self) -> Listing:
@@ -190,9 +190,13 @@ class Planner:
         failing = [text for p, text in texts.items() if self.options.gone.fails(p.topic)]
         if failing:
             raise DataLossError(data_loss_text(failing))
-        news = [text for p, text in texts.items() if self._said.get(p) != text]
+        self._say("going on without data that was lost: %s", texts)
+
+    def _say(self, words: str, texts: Mapping[Any, str]) -> None:
+        """Say what is new of these, by partition or topic: Spark asks many times a second."""
+        news = [text for subject, text in texts.items() if self._said.get(subject) != text]
         if news:
-            log.warning("going on without data that was lost: %s", "; ".join(news))
+            log.warning(words, "; ".join(news))
         self._said |= texts
 
     def cut(self, said: Mapping[Partition, str]) -> None:
@@ -215,9 +219,8 @@ class Planner:
         failing = {t: ids for t, ids in changed.items() if self.options.gone.fails(t)}
         if failing:
             raise TopicMadeAnewError("; ".join(moves.made_anew_text(failing)))
-        if changed:
-            said = "; ".join(moves.made_anew_text(changed))
-            log.warning("going on with what is there now: %s", said)
+        texts = dict(zip(changed, moves.made_anew_text(changed), strict=True))
+        self._say("going on with what is there now: %s", texts)
         return set(changed)
 
     def begins(self, partitions: Collection[Partition], there: Collection[str]) -> Offsets:

@@ -245,7 +245,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         # Where a log begins is believed of no leader that does not say where it ends.
         earliest = {p: o for p, o in earliest.items() if p not in kept or p in latest.offsets}
         earliest = planner.entering(earliest, latest.offsets, others)
-        self._seen |= latest.offsets
+        seen = {p: offset for p, offset in self._seen.items() if p.topic not in others}
+        self._seen = seen | latest.offsets
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
         planner.cut(moves.cut_short(kept, known, latest) | moves.cuts_text(read, cuts))
         if self._target is not None:
@@ -350,9 +351,12 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         earliest = self._planner.begins([r.partition for r in planned], ids)
         if end != self._planned:
             self._hold(before, after, planned)
+        # What the log was held against here is not for the tasks to find again; and that of an
+        # offset before a gap is not of what the range begins with behind it.
+        behind = {r.partition for r in planned if r.start != before.offsets[r.partition]}
+        unheld = behind.union(after.cuts, self._late_cuts)
         epochs = (
-            # What the log was held against here is not for the tasks to find again.
-            {p: e for p, e in before.epochs.items() if p not in {**after.cuts, **self._late_cuts}},
+            {p: e for p, e in before.epochs.items() if p not in unheld},
             after.epochs | (self._held[1] if self._held is not None else {}),
         )
         tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids, epochs)
