@@ -108,6 +108,38 @@ def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics, way: Settings) -
 
 
 @pytest.mark.slow
+def test_what_topics_have_now_is_asked_of_all_at_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each trigger asks: a hundred topics were a hundred requests."""
+    first, second = topics.create(2), topics.create(1)
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    wanted = [Partition(first, 0), Partition(first, 1), Partition(second, 0)]
+    alone: list[str | None] = []
+    ask_alone = listing._metadata
+
+    def noted(topic: str | None = None) -> object:
+        alone.append(topic)
+        return ask_alone(topic)
+
+    monkeypatch.setattr(listing, "_metadata", noted)
+    wait_until(
+        lambda: listing.existing_of([first, second]) == wanted, timeout_s=30, what="all three"
+    )
+    alone.clear()
+    assert listing.existing_of([second, first, "nobody-made-this"]) == [*wanted[2:], *wanted[:2]]
+    assert listing.existing(wanted[1:]) == wanted[1:], "in the order of their names"
+    assert alone == []
+    listing.close()
+    away = Listing((("bootstrap.servers", "127.0.0.1:1"),))
+    monkeypatch.setattr(listing_module, "FIRST_WAIT_S", 0.1)
+    monkeypatch.setattr(listing_module, "REQUEST_S", 0.1)
+    with pytest.raises(ListingError, match="no broker answers"):
+        away.existing_of([first, second])
+    away.close()
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(EXTERNAL, reason="kills a broker, so it has to be one of ours")
 def test_a_log_that_is_shorter_than_the_range_is_loss_once_a_new_leader_says_so(
     topics: Topics, request: pytest.FixtureRequest

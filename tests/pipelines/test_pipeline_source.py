@@ -233,6 +233,25 @@ def batch(facts: Facts, **options: Any) -> BatchReader:
     return reader
 
 
+def test_a_start_past_the_end_is_told_once_and_is_no_cut(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing was read up to there; what comes behind it is read."""
+    facts = Facts(p0=9)
+    reader = stream(facts, startingOffsets='{"t":{"0":50}}', goneData="skip")
+    begin = reader.initialOffset()
+    for _ in range(3):
+        assert reader.latestOffset(begin, ALL) == begin == offsets(p0=50)
+    assert caplog.text.count("t-0: ") == 1
+    assert "startingOffsets is 50, but the log ends at 9" in caplog.text
+    facts.end[Partition("t", 0)] = 60
+    read = reader.latestOffset(begin, ALL)
+    assert read == offsets(p0=60)
+    facts.end[Partition("t", 0)] = 55
+    assert reader.latestOffset(read, ALL) == read, "that is a cut"
+    assert "read up to 60, but the log ends at 55" in caplog.text
+
+
 def test_a_query_that_begins_past_the_end_is_told_so() -> None:
     """It would read nothing, and whoever asked would take that for an empty topic."""
     past = '{"t":{"0":50}}'

@@ -21,7 +21,7 @@ from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicI
 from holdfast.pipelines.reading import leaders
 from holdfast.pipelines.reading.told_offsets import NO_ANSWER, Told, ask_offsets
 from holdfast.pipelines.reading.way import way_of
-from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
+from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask, numbers_of
 from holdfast.wire.well_known import LATEST
 
 log = logging.getLogger(__name__)
@@ -96,19 +96,23 @@ class Listing:
     def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Return those of `partitions` that exist now; an unknown topic has none."""
         wanted = set(partitions)
-        found: list[Partition] = []
-        for topic in sorted({partition.topic for partition in wanted}):
-            numbers = self._numbers(self._metadata(topic), topic)
-            found += [Partition(topic, n) for n in numbers if Partition(topic, n) in wanted]
-        return found
+        found = self.existing_of(sorted({partition.topic for partition in wanted}))
+        return [partition for partition in found if partition in wanted]
 
-    def existing_of(self, topics: Iterable[str]) -> list[Partition]:
-        """Return the partitions that these topics have now; an unknown topic has none."""
-        return [
-            Partition(topic, number)
-            for topic in topics
-            for number in self._numbers(self._metadata(topic), topic)
-        ]
+    def existing_of(self, topics: Collection[str]) -> list[Partition]:
+        """Return the partitions that these topics have now; an unknown topic has none.
+
+        It is asked at each trigger, so in one request, however many topics there are. Of whom that
+        one tells nothing is asked alone, which says in words what is wrong.
+        """
+        told = numbers_of(self._admin, topics) if self._answered and len(topics) > 1 else {}
+        found: list[Partition] = []
+        for topic in topics:
+            numbers = told.get(topic)
+            if numbers is None:
+                numbers = self._numbers(self._metadata(topic), topic)
+            found += [Partition(topic, number) for number in numbers]
+        return found
 
     def matching(self, pattern: str) -> list[Partition]:
         """Return the partitions of all topics whose names have the pattern, but internal ones."""

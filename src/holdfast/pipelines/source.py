@@ -190,6 +190,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._held: tuple[Position, Epochs] | None = None
         self._planned: dict[str, Any] | None = None  # the last end that this life has planned
         self._seen: Offsets = {}  # where the logs ended when we last looked
+        self._past_end: Offsets = {}  # where the query was told to begin behind what there is
         least = options.rows_min
         self._delay = None if least is None else Delay(least, options.wait_ms_max)
 
@@ -201,7 +202,9 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
             if isinstance(wanted, dict):
                 named = list(begin.offsets)
                 ends = planner.listing.ends(named, planner.listing.newest(named))
-                planner.lost(moves.out_of_log(begin.offsets, ends.offsets))
+                past = moves.out_of_log(begin.offsets, ends.offsets)
+                planner.lost(past)
+                self._past_end = {p: begin.offsets[p] for p in past}
             topics = {partition.topic for partition in begin.offsets}
             ids = planner.listing.topic_ids(topics, all_of_them=True)
             planner.refuse_members()
@@ -248,7 +251,10 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         seen = {p: offset for p, offset in self._seen.items() if p.topic not in others}
         self._seen = seen | latest.offsets
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
-        planner.cut(moves.cut_short(kept, known, latest) | moves.cuts_text(read, cuts))
+        short = moves.cut_short(kept, known, latest)
+        # Told as what it is when the query began: up to there nothing was read.
+        short = {p: text for p, text in short.items() if self._past_end.get(p) != kept[p]}
+        planner.cut(short | moves.cuts_text(read, cuts))
         if self._target is not None:
             earliest, latest = self._up_to_target(self._target, read, present, earliest, latest)
         if self._waits(kept, earliest, latest.offsets, limit):

@@ -1,4 +1,4 @@
-"""Which topic a name stands for now: its id, as Kafka's tools spell it.
+"""Which topic a name stands for now: its id, as Kafka's tools spell it, and its partitions.
 
 Owns the asking. No id comes a second time: what was read by name
 before an id was asked for is of that topic or of an older one, never of a later one.
@@ -52,6 +52,22 @@ def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, K
                 topic,
             )
     return unanswered
+
+
+def numbers_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions that topics have now, in one request that makes none.
+
+    An unknown topic has none. Whom nobody tells of, for whatever reason, is left out.
+    """
+    asked = TopicCollection(sorted(set(topics)))
+    found: dict[str, list[int]] = {}
+    for topic, future in admin.describe_topics(asked, request_timeout=REQUEST_S).items():
+        try:
+            found[topic] = sorted(each.id for each in future.result().partitions)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                found[topic] = []
+    return found
 
 
 def must_be(access: Access, topic: str, topic_id: str, *, is_certain: bool) -> None:
