@@ -120,6 +120,7 @@ SINK_KILLS: Final = (*DRIVER, "holdfast/lab/postgresql.py", *_SINK_KILLS, *_KILL
 # from here when a node first uses it.
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/background.py",  # the files and the counting
+    "holdfast/lab/soak/exercised.py",
     *_SINK_KILLS,
     *_NETWORK,  # loaded for a cluster with a network of its own only
     "holdfast/cluster/apache.py",  # and this for one of Apache Kafka's nodes
@@ -157,8 +158,19 @@ def fingerprint(
     where `paths` do not name that itself: one code has one name on every machine.
     """
     digest = hashlib.sha256()
+    for name in files_of(paths, source, without):
+        content = hashlib.sha256((source / name).read_bytes()).hexdigest()
+        digest.update(f"{name} {content}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def files_of(
+    paths: Iterable[str], source: Path = SOURCE, without: Iterable[str] = UNEXERCISED
+) -> list[str]:
+    """Return the names of the files that `fingerprint` is of, below `source`."""
     named = set(paths)
     left_out = {source / path for path in without if path not in named}
+    found: dict[str, None] = {}  # once each, also where folders lie in one another
     for path in sorted(source / path for path in named):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             name = file.relative_to(source)
@@ -166,10 +178,9 @@ def fingerprint(
                 fnmatch(part, one) for part in name.parts for one in (*LEFT_OUT, *_COMPILED)
             ):
                 continue
-            if not left_out.isdisjoint((file, *file.parents)):
-                continue
-            digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:16]
+            if left_out.isdisjoint((file, *file.parents)):
+                found[str(name)] = None
+    return list(found)
 
 
 @cache

@@ -15,7 +15,7 @@ from holdfast.lab.matrix import Row
 from holdfast.lab.parameters import APACHE
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import PIPELINES, SCENARIOS, load_scenario
-from holdfast.lab.soak.scenario_campaigns import exercised
+from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
 CRASH = "crash.txt"  # in a run's folder
@@ -57,10 +57,11 @@ def prove_all(
 
 def code_of(engine: str, scenario: str) -> str:
     """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
-    paths = exercised(scenario)
+    paths = by_scenario(scenario)
     if engine != APACHE:
         return background.fingerprint(paths)
-    ours = (*(path for path in paths if path not in background.NODE), "holdfast/cluster/apache.py")
+    nodes = tuple(f"{folder}/" for folder in background.NODE)
+    ours = (*(path for path in paths if not path.startswith(nodes)), "holdfast/cluster/apache.py")
     found = apache.version(apache.find_home())
     assert found is not None, "it was found"
     return f"{background.fingerprint(ours)} of {'.'.join(map(str, found))}"

@@ -10,13 +10,13 @@ from typing import Any
 
 from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.background import LAB, NETWORK_SCENARIOS, PIPELINE_SCENARIOS
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, load_scenario
+from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
+from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.mishaps import break_off, expect_running, failed
 from holdfast.lab.steps.wants import whole
@@ -113,13 +113,6 @@ def _victims(run: Run, chance: random.Random) -> list[int]:
     return [chance.choice([node.id for node in run.cluster.nodes])]
 
 
-def exercised(scenario: str) -> tuple[str, ...]:
-    """Return the code that a scenario runs."""
-    if scenario in PIPELINES:
-        return PIPELINE_SCENARIOS
-    return NETWORK_SCENARIOS if scenario in NETWORKS else LAB
-
-
 CAMPAIGNS = (
     Campaign(
         name="random-kills",
@@ -134,7 +127,7 @@ CAMPAIGNS = (
             text=load_scenario(name).summary,
             runs=RUNS_OF_SCENARIO,
             run=proof_of(name),
-            exercises=exercised(name),
+            exercises=by_scenario(name),
         )
         for name in SCENARIOS
     ),

@@ -22,6 +22,7 @@ from holdfast.lab.guard import Guard
 from holdfast.lab.postgresql import ServerError
 from holdfast.lab.soak import sink_truth
 from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.exercised import by_sink
 from holdfast.lab.soak.sink_endings import BrokenError
 from holdfast.lab.soak.sink_kinds import CONTROL, SINKS, Sink
 from holdfast.lab.soak.sink_trial import REPLACED, Trial
@@ -174,7 +175,7 @@ CAMPAIGNS = (
             text=text.format(sink.name),
             runs=RUNS,
             run=partial(kill_around, sink=sink, query=query),
-            exercises=SINK_KILLS,
+            exercises=by_sink(sink.scheme),
         )
         for sink in SINKS
         for query, text in _TEXTS.items()

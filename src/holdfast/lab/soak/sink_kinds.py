@@ -6,6 +6,7 @@ that is not ours finds its rows, and which server it needs. Nothing else knows o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class Sink:
     inner: tuple[str, ...] = ()
     server: Callable[[Path, Environment], AbstractContextManager[Server]] | None = None
     options: tuple[str, ...] = ()  # further words for the driver
+
+    @property
+    def scheme(self) -> str:
+        """What its target begins with; of one that its server names, the sink's own name does."""
+        return re.split(r"[:+-]", self.name if self.target == "{url}" else self.target)[0]
 
 
 # -- readers -------------------------------------------------------------------------------------
