@@ -15,7 +15,7 @@ from tests.lab.checked import Scene, wrote
 
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
-from holdfast.lab.scenarios.clients_cut_off import expect_told
+from holdfast.lab.scenarios.clients_cut_off import expect_late_commit_refused, expect_told
 from holdfast.lab.scenarios.networks.client_links_cut import (
     ZONES,
     expect_in_vain,
@@ -76,6 +76,24 @@ def test_a_member_that_is_out_must_not_commit(in_vain: dict[str, int], kept: boo
     scene = Scene()
     found = SimpleNamespace(run=scene, in_vain={victim: Counter(EARLIER)})
     expect_in_vain(cast("Any", found))
+    assert scene.kept == [kept]
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "kept"),
+    [
+        ({"UNKNOWN_MEMBER_ID": 3}, True),
+        ({"UNKNOWN_MEMBER_ID": 2}, False),
+        ({"UNKNOWN_MEMBER_ID": 3, "NOT_COORDINATOR": 1}, False),
+    ],
+    ids=["refused", "taken", "refused for another reason"],
+)
+def test_a_member_that_stood_still_commits_in_vain(in_vain: dict[str, int], kept: bool) -> None:
+    """Goal: as above, of one that was stopped: two were refused before that."""
+    victim = Member(name="g-a", told=SimpleNamespace(in_vain=Counter(in_vain), commits=5))
+    scene = Scene()
+    before = Counter({"UNKNOWN_MEMBER_ID": 2})
+    expect_late_commit_refused(cast("Any", scene), cast("Any", victim), before)
     assert scene.kept == [kept]
 
 

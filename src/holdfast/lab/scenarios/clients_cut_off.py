@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -143,6 +144,7 @@ def cut_members(run: Run, groups: Sequence[Group], victims: Sequence[Member]) ->
     """
     pairs = list(zip(groups, victims, strict=True))
     held = [group.hold({victim: DONE})[victim] for group, victim in pairs]
+    in_vain = {victim: victim.told.in_vain for victim in victims}
     stopped_ms = [group.fault("STOP", victim) for group, victim in pairs]
     for (group, victim), at_ms in zip(pairs, stopped_ms, strict=True):
         others = [each for each in group.members if each is not victim]
@@ -153,7 +155,7 @@ def cut_members(run: Run, groups: Sequence[Group], victims: Sequence[Member]) ->
         group.let_go(victim)
         group.fault("CONT", victim)
     for group, victim in pairs:
-        expect_late_commit_refused(run, victim)
+        expect_late_commit_refused(run, victim, in_vain[victim])
         group.wait_shared()
     return sum(each.done for each in held)
 
@@ -186,16 +188,17 @@ def expect_session(
     )
 
 
-def expect_late_commit_refused(run: Run, victim: Member) -> None:
-    """Check that a member that was out commits in vain."""
-    before = victim.told.commits
-    run.soon(lambda: bool(victim.told.in_vain), WORK_S)
+def expect_late_commit_refused(run: Run, victim: Member, before: Counter[str]) -> None:
+    """Check that a member that was out commits in vain. Refused `before`: as members came."""
+    taken = victim.told.commits
+    run.soon(lambda: bool(victim.told.in_vain - before), WORK_S)
     now = victim.told
+    found = now.in_vain - before
     run.check(
         f"{victim.name} goes on, and commits",
         f"refused: {', '.join(sorted(NO_MEMBER))}",
-        f"{now.commits - before} taken; refused: {dict(now.in_vain) or 'none'}",
-        kept=bool(now.in_vain) and set(now.in_vain) <= NO_MEMBER,
+        f"{now.commits - taken} taken; refused: {dict(found) or 'none'}",
+        kept=bool(found) and set(found) <= NO_MEMBER,
     )
 
 
