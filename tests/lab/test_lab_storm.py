@@ -6,9 +6,14 @@ Method: plans of many seeds, by their properties.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from holdfast.lab.run import Run
+from holdfast.lab.scenarios.networks.storm import Timetable
 from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, plan_storm
 
 BROKERS, CONTROLLERS = (0, 1, 2), (100, 101, 102)
@@ -48,3 +53,21 @@ def test_deeds_in_words() -> None:
 
 def test_a_storm_that_is_too_short_does_nothing() -> None:
     assert plan_storm(1, CALM_S, BROKERS, CONTROLLERS) == []
+
+
+def test_what_is_due_is_done_in_its_order_and_what_it_begins_is_ended_in_time() -> None:
+    """Time stands still here: each thing is waited for until it is due, and none is left."""
+    waited: list[float] = []
+    times = Timetable(cast("Run", SimpleNamespace(steady_view=waited.append)))
+    done: list[str] = []
+
+    def begins(name: str, until_s: float) -> None:
+        done.append(name)
+        times.at(until_s, partial(done.append, f"end of {name}"))
+
+    times.at(500.0, partial(begins, "second", 600.0))
+    times.at(300.0, partial(begins, "first", 500.0))
+    times.at(0.0, partial(done.append, "at once"))
+    times.keep()
+    assert done == ["at once", "first", "second", "end of first", "end of second"]
+    assert [round(each, -2) for each in waited] == [300, 500, 500, 600]

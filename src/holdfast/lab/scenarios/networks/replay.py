@@ -7,13 +7,10 @@ simulator does, it passes over what finds its node down or held, and counts that
 
 from __future__ import annotations
 
-import heapq
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from holdfast.cluster import ClusterError
@@ -22,7 +19,12 @@ from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import LEAVE_S, SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.storm import PATIENCE_MS, SHOWN_MAX, one_zone_cut
+from holdfast.lab.scenarios.networks.storm import (
+    PATIENCE_MS,
+    SHOWN_MAX,
+    Timetable,
+    one_zone_cut,
+)
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import wait_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
@@ -62,9 +64,7 @@ class Replay:
     def __init__(self, run: Run, sides: Sides) -> None:
         self._run = run
         self._sides = sides
-        self._begin_s = 0.0
-        self._due: list[tuple[float, int, Undo]] = []
-        self._order = count()
+        self._times = Timetable(run)
         self._held: set[int] = set()  # nodes that are dead or stand still
         self._isolated: Counter[int] = Counter()
         self._cut: Counter[tuple[int, int]] = Counter()  # directions, by how many cuts hold them
@@ -74,21 +74,12 @@ class Replay:
 
     def play(self, faults: Sequence[Fault]) -> None:
         """Do all of it. At the end every node was started and every link was healed."""
-        self._begin_s = time.monotonic()
         for fault in faults:
-            self._at(fault.at_s, partial(self._begin, fault))
-        while self._due:
-            at_s, _, act = heapq.heappop(self._due)
-            left_s = self._begin_s + at_s - time.monotonic()
-            if left_s > 0:
-                self._run.steady_view(left_s)
-            act()
-
-    def _at(self, at_s: float, act: Undo) -> None:
-        heapq.heappush(self._due, (at_s, next(self._order), act))
+            self._times.at(fault.at_s, partial(self._begin, fault))
+        self._times.keep()
 
     def _begin(self, fault: Fault) -> None:
-        late_s = time.monotonic() - self._begin_s - fault.at_s
+        late_s = self._times.now() - fault.at_s
         nodes = [self._resolve(each) for each in (fault.target, fault.other) if each]
         words = " and ".join("nobody" if node is None else str(node) for node in nodes)
         undo = self._do(fault, nodes)
@@ -98,7 +89,7 @@ class Replay:
         times = [f"{fault.at_s:.1f}", f"{late_s:.1f}", f"{fault.seconds:.1f}"]
         self.rows.append([*times, fault.what, words, came])
         if undo is not None:
-            self._at(fault.at_s + fault.seconds, undo)
+            self._times.at(fault.at_s + fault.seconds, undo)
 
     def _resolve(self, target: str) -> int | None:
         """Return which node is meant now; None: there is none."""

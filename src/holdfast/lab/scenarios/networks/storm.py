@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from holdfast.lab.parameters import SHORT_LAG, Parameters, refuse_if
@@ -38,15 +39,42 @@ PATIENCE_MS = 1_000_000  # of the reliable producer: it must not give up while t
 SHOWN_MAX = 200
 
 
+class Timetable:
+    """What is to be done, each thing at its time, in seconds since it began to be kept.
+
+    What is due is done in the order of its times, also when it comes late; the rest waits for it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._begin_s = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def at(self, at_s: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (at_s, next(self._order), act))
+
+    def now(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def keep(self) -> None:
+        """Do all of it, and what is added meanwhile."""
+        self._begin_s = time.monotonic()
+        while self._due:
+            at_s, _, act = heapq.heappop(self._due)
+            left_s = at_s - self.now()
+            if left_s > 0:
+                self._run.steady_view(left_s)
+            act()
+
+
 class Storm:
     """One storm. What can't be done just now, because of what was done before, is passed over."""
 
     def __init__(self, run: Run, sides: Sides) -> None:
         self._run = run
         self._sides = sides
-        self._begin_s = 0.0
-        self._ends: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
+        self._times = Timetable(run)
         self._hurt: set[int] = set()
         self.done: Counter[str] = Counter()
         self.passed_over: Counter[str] = Counter()
@@ -61,33 +89,21 @@ class Storm:
 
     def blow(self, planned: list[Planned]) -> None:
         """Do all that is planned, each at its time, and let the last of it end."""
-        self._begin_s = time.monotonic()
         for each in planned:
-            self._end_until(each.at_s)
-            self._until(each.at_s)
-            begun_s = time.monotonic() - self._begin_s
-            undo = self._begin(each)
-            if undo is None:
-                self.passed_over[each.deed.value] += 1
-                continue
-            self.done[each.deed.value] += 1
-            # As long as was drawn, also where another one's end has kept it waiting.
-            end_s = max(begun_s, each.at_s) + each.length_s
-            self.rows.append([f"{begun_s:.1f}", f"{each.length_s:.1f}", each.words])
-            heapq.heappush(self._ends, (end_s, next(self._order), undo))
-        self._end_until(float("inf"))
+            self._times.at(each.at_s, partial(self._try, each))
+        self._times.keep()
         self.dropped = self._sides.dropped()
 
-    def _end_until(self, until_s: float) -> None:
-        while self._ends and self._ends[0][0] <= until_s:
-            at_s, _, undo = heapq.heappop(self._ends)
-            self._until(at_s)
-            undo()
-
-    def _until(self, at_s: float) -> None:
-        left_s = self._begin_s + at_s - time.monotonic()
-        if left_s > 0:
-            self._run.steady_view(left_s)
+    def _try(self, each: Planned) -> None:
+        """Do one deed, and see to its end: as long as was drawn, also where it came late."""
+        begun_s = self._times.now()
+        undo = self._begin(each)
+        if undo is None:
+            self.passed_over[each.deed.value] += 1
+            return
+        self.done[each.deed.value] += 1
+        self.rows.append([f"{begun_s:.1f}", f"{each.length_s:.1f}", each.words])
+        self._times.at(max(begun_s, each.at_s) + each.length_s, undo)
 
     def _begin(self, each: Planned) -> Callable[[], None] | None:
         """Do one deed; return what ends it. None: it can't be done now."""
