@@ -173,6 +173,10 @@ class Ended:
     killed: bool = False
     disturbed: bool = False
     unfinished: bool = False
+    ended_with: int = 1
+
+    def status(self) -> int:
+        return self.ended_with
 
     def failure(self) -> dict[str, Any] | None:
         return None if self.said is None else {"error": self.said, "unfinished": self.unfinished}
@@ -239,9 +243,17 @@ def test_only_a_checkpoint_without_a_batch_may_be_removed() -> None:
 
 def test_who_was_replaced_has_to_say_so() -> None:
     refuse_unless_fenced(Ended("holdfast.pipelines.fence.FencedError: query 'q' was taken over"))
-    for said in (None, "[Errno 2] No such file or directory"):
+    for other in (Ended("[Errno 2] No such file or directory"), Ended(ended_with=0)):
         with pytest.raises(BrokenError, match="ended otherwise"):
-            refuse_unless_fenced(Ended(said))
+            refuse_unless_fenced(other)
+
+
+def test_who_ends_well_and_says_nothing_has_stopped_by_itself() -> None:
+    endings = Endings()
+    for _ in range(REFUSALS_MAX - 1):
+        endings.learn(Ended(ended_with=0), 3)
+    with pytest.raises(BrokenError, match="No driver goes on any more: It said nothing"):
+        endings.learn(Ended(ended_with=0), 3)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +261,10 @@ def test_who_was_replaced_has_to_say_so() -> None:
     [
         "java.lang.OutOfMemoryError: Java heap space",
         "holdfast.pipelines.listing.ListingError: no broker answers",
+        None,
     ],
 )
-def test_who_was_replaced_may_die_of_the_machine(said: str) -> None:
+def test_who_was_replaced_may_die_of_the_machine(said: str | None) -> None:
     """Goal: that proves nothing, neither for a sink nor against it."""
     with pytest.raises(ProofError, match="did not come to be refused"):
         refuse_unless_fenced(Ended(said))

@@ -109,3 +109,7 @@ class HeldLife(Life):
         """Return what it said of its query's end; None, if it said nothing."""
         told = self.said("failed")
         return told[-1] if told else None
+
+    def status(self) -> int | None:
+        """Return what its process ended with; None while it runs."""
+        return self._process.poll()

@@ -35,6 +35,8 @@ class Ended(Protocol):
 
     def failure(self) -> Mapping[str, Any] | None: ...
 
+    def status(self) -> int | None: ...
+
     def tail(self) -> str: ...
 
 
@@ -55,8 +57,7 @@ class Endings:
         """
         if life.killed:
             return False
-        told = life.failure()
-        error = f"It said nothing: {life.tail()}" if told is None else str(told["error"])
+        told, error = life.failure(), _words(life)
         if told is not None and told.get("unfinished"):
             if batches:
                 raise BrokenError(f"Spark has committed {batches} batches, and finds none: {error}")
@@ -64,7 +65,7 @@ class Endings:
             return True
         if life.disturbed:
             self.failures.append(error[:300])
-        elif told is None or MACHINE.search(error):
+        elif _is_machine(life):
             self._troubles.append(error[:1_000])
         else:
             self.refusals.append(error[:1_000])
@@ -76,14 +77,27 @@ class Endings:
 
 
 def refuse_unless_fenced(life: Ended) -> None:
-    """BrokenError: a driver that was replaced has said something else when it ended.
+    """BrokenError: a driver that was replaced has ended quietly, or has said something else.
 
     ProofError: it died of the machine before it could be refused.
     """
-    told = life.failure()
-    error = f"It said nothing: {life.tail()}" if told is None else str(told["error"])
+    error = _words(life)
     if FENCED in error:
         return
-    if told is not None and MACHINE.search(error):
+    if _is_machine(life):
         raise ProofError(f"A driver that was replaced did not come to be refused: {error[:1_000]}")
     raise BrokenError(f"A driver that was replaced ended otherwise: {error[:1_000]}")
+
+
+def _words(life: Ended) -> str:
+    told = life.failure()
+    return f"It said nothing: {life.tail()}" if told is None else str(told["error"])
+
+
+def _is_machine(life: Ended) -> bool:
+    """Whether the machine has ended it: by its words, or by a death that left it none.
+
+    Who ends well and says nothing has stopped by itself.
+    """
+    told = life.failure()
+    return bool(life.status()) if told is None else MACHINE.search(str(told["error"])) is not None
