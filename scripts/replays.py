@@ -29,9 +29,10 @@ from typing import Any
 from holdfast.cli.proving.prove_replay import attempt, drawn
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
-from holdfast.lab.background import NETWORK_SCENARIOS, SIMULATOR, SOURCE, Results, Row
+from holdfast.lab.background import SIMULATOR, SOURCE, Results, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
+from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
 from mutants import mutate
 from mutation import Mutation
@@ -218,7 +219,7 @@ def replay_clean(seed: int) -> Row | None:
 
 def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> int:
     schedules = {row["key"]: row for row in rows_of(SCHEDULES, SEARCHED) if "plan" in row}
-    with Results(REPLAYS, NETWORK_SCENARIOS) as results:
+    with Results(REPLAYS, by_scenario("replay")) as results:
         for mutation in mutations:
             known = {row["key"] for row in results.rows if row["kind"] == BUG}
             if mutation.key in schedules and mutation.key not in known:

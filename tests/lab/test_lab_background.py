@@ -19,8 +19,8 @@ import pytest
 
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
-from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS
-from holdfast.lab.soak.exercised import by_sink
+from holdfast.lab.scenario import DRAWN, NETWORKS, PIPELINES, SCENARIOS
+from holdfast.lab.soak.exercised import by_scenario, by_sink
 from holdfast.lab.soak.scenario_campaigns import CAMPAIGNS
 from holdfast.lab.soak.sink_kinds import SINKS
 from holdfast.wire.messages import API_NAMES, module_name
@@ -260,15 +260,13 @@ def test_the_folders_hold_all_that_a_proof_imports(
 def test_a_scenario_is_held_by_all_that_it_imports() -> None:
     """Goal: as above, by another look at what imports what; and others' modules end nothing."""
     graph = imports()
-    for campaign in CAMPAIGNS:
-        if campaign.name not in SCENARIOS:
-            continue
-        programs = {
-            "holdfast.lab.soak.scenario_campaigns",
-            f"holdfast.lab.scenarios.{SCENARIOS[campaign.name]}",
-        }
+    campaigns = {each.name: each.exercises for each in CAMPAIGNS}
+    for name, place in {**SCENARIOS, **DRAWN}.items():
+        exercised = by_scenario(name)
+        assert name in DRAWN or campaigns[name] == exercised
+        programs = {"holdfast.lab.soak.scenario_campaigns", f"holdfast.lab.scenarios.{place}"}
         needed = programs.union(*(graph.find_upstream_modules(each) for each in programs))
-        modules = modules_of(campaign.exercises)
+        modules = modules_of(exercised)
         # Say what there is, and run nothing; and the counting.
         outer = {
             "holdfast",
@@ -276,19 +274,20 @@ def test_a_scenario_is_held_by_all_that_it_imports() -> None:
             "holdfast.lab.background",
             "holdfast.lab.soak.exercised",
         }
-        assert not needed - modules - outer, campaign.name
-        whole = {*background.files_of(folders_of(campaign.name))}
-        assert whole > {*campaign.exercises}
+        assert not needed - modules - outer, name
+        whole = {*background.files_of(folders_of(name))}
+        assert whole > {*exercised}
         rooms = tuple(f"holdfast/lab/{room}/" for room in ("scenarios", "soak", "steps"))
-        assert all(file.startswith(rooms) for file in whole - {*campaign.exercises})
+        assert all(file.startswith(rooms) for file in whole - {*exercised})
         others = {f"holdfast.lab.scenarios.{each}" for each in SCENARIOS.values()} - programs
-        assert len(others & modules) < 3, campaign.name
+        assert len(others & modules) < 3, name
 
 
 def folders_of(scenario: str) -> tuple[str, ...]:
     if scenario in PIPELINES:
         return background.PIPELINE_SCENARIOS
-    return background.NETWORK_SCENARIOS if scenario in NETWORKS else background.LAB
+    in_networks = scenario in NETWORKS or scenario in DRAWN
+    return background.NETWORK_SCENARIOS if in_networks else background.LAB
 
 
 def modules_of(files: Iterable[str]) -> set[str]:

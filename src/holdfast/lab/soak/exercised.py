@@ -20,7 +20,7 @@ from holdfast.lab.background import (
     SOURCE,
     files_of,
 )
-from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS
+from holdfast.lab.scenario import DRAWN, NETWORKS, PIPELINES, SCENARIOS
 
 # Here each scenario uses some of the modules; of the rest of the lab's, any run uses any.
 _LAB: Final = "holdfast/lab/"
@@ -39,7 +39,8 @@ _STORES: Final = {
 
 def by_scenario(name: str) -> tuple[str, ...]:
     """Return the files that a scenario runs, below src."""
-    module = f"holdfast/lab/scenarios/{SCENARIOS[name].replace('.', '/')}.py"
+    place = {**SCENARIOS, **DRAWN}[name].replace(".", "/")
+    module = f"holdfast/lab/scenarios/{place}.py"
     files = _of_scenarios(name)
     others = [file for file in files if not file.startswith(_BY_NEED)]
     begin = [file for file in others if file.startswith(_LAB)]  # what else there is imports no step
@@ -50,7 +51,7 @@ def by_scenario(name: str) -> tuple[str, ...]:
 def _of_scenarios(name: str) -> tuple[str, ...]:
     if name in PIPELINES:
         return _files(PIPELINE_SCENARIOS)
-    return _files(NETWORK_SCENARIOS if name in NETWORKS else LAB)
+    return _files(NETWORK_SCENARIOS if name in NETWORKS or name in DRAWN else LAB)
 
 
 def by_sink(scheme: str) -> tuple[str, ...]:

@@ -22,9 +22,9 @@ from typing import Any
 
 from holdfast.cluster import ClusterError, LocalCluster, layout
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.background import NETWORK_SCENARIOS
 from holdfast.lab.guard import python_path
 from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.exercised import by_scenario
 
 WORD = "HOLDFAST_LAB_TO_END"  # of the environment
 SCENARIO = "split-brain"
@@ -179,6 +179,6 @@ CAMPAIGNS = (
         "Ctrl-C: no process, no namespace and no temporary file stays.",
         runs=20,
         run=ended_at_random,
-        exercises=NETWORK_SCENARIOS,
+        exercises=(*by_scenario(SCENARIO), "holdfast/lab/soak/killed_campaigns.py"),
     ),
 )
