@@ -158,8 +158,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: of a partition that is half there all rows are taken",
         "doubles rows after a lost checkpoint",
         TABLE_SINK,
-        "within(move.reader, move.begin, move.end)",
-        "within(move.reader, move.start, move.end)",
+        "begins = {move.reader: move.begin for move in moves}\n    spans",
+        "begins = {move.reader: move.start for move in moves}\n    spans",
         tests=(
             f"{_TESTS}sink.py::test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written",
         ),
