@@ -208,6 +208,14 @@ PIPELINES: tuple[Mutation, ...] = (
         tests=FENCE_TESTS,
     ),
     one(
+        "pipelines: an epoch follows on the one before",
+        "an owner that a backup does not know of writes again",
+        FENCE,
+        "    return epoch + 1 + secrets.randbelow(EPOCH_STEP_MAX)\n",
+        "    return epoch + 1\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
         "pipelines: a recipe may end the transaction",
         "offsets of rows that never came",
         FENCE,

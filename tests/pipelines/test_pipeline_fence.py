@@ -61,7 +61,6 @@ def count(engine: Engine) -> int:
 
 def test_rows_and_offsets_commit_together(engine: Engine) -> None:
     owner = Ownership.take(engine, "q")
-    assert owner.epoch == 1
     with owner.transaction() as connection:
         owner.advance(connection, [move(0, 3, None)])
         connection.execute(data.insert(), [{"value": n} for n in range(3)])
@@ -168,8 +167,9 @@ def test_who_may_not_create_tables_is_told_that(postgresql: str) -> None:
 def test_who_was_replaced_commits_nothing(engine: Engine) -> None:
     old = Ownership.take(engine, "q")
     young = Ownership.take(engine, "q")
-    assert young.epoch == old.epoch + 1
-    with pytest.raises(FencedError, match=r"epoch 1.*epoch 2 belongs to"), old.transaction():
+    assert young.epoch > old.epoch
+    said = f"epoch {old.epoch}, epoch {young.epoch} belongs to"
+    with pytest.raises(FencedError, match=said), old.transaction():
         pytest.fail("a zombie's transaction was opened")
     with pytest.raises(FencedError):
         old.memory()
@@ -198,6 +198,29 @@ def test_an_offset_that_somebody_changed_is_not_overwritten(engine: Engine) -> N
     assert known(owner) == {P: 5}
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_owner_of_before_the_tables_were_restored_commits_nothing(
+    engine: Engine, comes_back: bool
+) -> None:
+    """Goal: a driver that a backup does not know of is no owner; nor one of tables that were
+    emptied. Method: the row as it was before that driver took the query over, or none.
+    """
+    backup = []
+    old = Ownership.take(engine, "q")
+    if comes_back:
+        with engine.begin() as connection:
+            backup = [dict(row._mapping) for row in connection.execute(sql.select(queries))]
+        old = Ownership.take(engine, "q")
+    with engine.begin() as connection:
+        connection.execute(queries.delete())
+        for row in backup:
+            connection.execute(queries.insert().values(**row))
+    young = Ownership.take(engine, "q")
+    with pytest.raises(FencedError, match="was taken over"):
+        old.memory()
+    assert young.memory() == Memory()
+
+
 def test_the_epoch_can_not_change_inside_a_transaction(engine: Engine) -> None:
     """A successor that comes in the middle waits for the commit, and then finds its offsets."""
     old = Ownership.take(engine, "q")
@@ -224,7 +247,7 @@ def test_every_owner_of_a_crowd_has_an_epoch_of_its_own(engine: Engine) -> None:
         thread.start()
     for thread in crowd:
         thread.join(60)
-    assert sorted(taken) == [1, 2, 3, 4]
+    assert len({*taken}) == 4
 
 
 def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> None:
@@ -232,7 +255,7 @@ def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> 
 
     SQLite lets no second one begin: there they go one after the other.
     """
-    Ownership.take(engine, "q")
+    before = Ownership.take(engine, "q").epoch
     both = threading.Barrier(2, timeout=60)
     met: set[int] = set()
 
@@ -253,7 +276,7 @@ def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> 
         thread.start()
     for thread in pair:
         thread.join(60)
-    assert sorted(taken) == [2, 3]
+    assert before < min(taken) < max(taken)
 
 
 def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) -> None:
@@ -390,7 +413,7 @@ def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
     for thread in crowd:
         thread.join(60)
     owner = Ownership.take(engine, "q")
-    assert owner.epoch == 11
+    assert owner.epoch >= 11
     last = Last(None, None, None, by_place=False)
     assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, last)
     with owner.transaction() as connection:

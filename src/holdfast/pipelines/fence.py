@@ -10,6 +10,7 @@ replaced commits nothing any more. It must never write data of its own.
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from holdfast.pipelines.offsets import Partition, spelt
 from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
+EPOCH_STEP_MAX = 1 << 31  # a JSON number and a Lua one can have millions of such steps
 LOCK_WAIT_S = 60
 DECIMAL_ORDER = "holdfast_decimal"
 """How SQLite compares the texts of exact numbers: a collation of our connections alone."""
@@ -92,6 +94,15 @@ class FencedError(RuntimeError):
 
 class TransactionError(RuntimeError):
     """Who may only write in the transaction has ended or broken it. Nothing was written."""
+
+
+def epoch_after(epoch: int) -> int:
+    """Return an epoch that nobody has had, nor would have had who began at this one.
+
+    Tables may come back from a copy of before, and an owner of after it may still live: counting on
+    by one would give its very epoch to another one, and it would write again.
+    """
+    return epoch + 1 + secrets.randbelow(EPOCH_STEP_MAX)
 
 
 def open_engine(url: str | URL, *, pooled: bool = True) -> Engine:
@@ -237,7 +248,7 @@ class Ownership:
 
     @classmethod
     def take(cls, engine: Engine, query: str) -> Ownership:
-        """Become the owner: raise the epoch by one, whoever had it. The former owner is fenced."""
+        """Become the owner: raise the epoch, whoever had it. The former owner is fenced."""
         owner = f"{socket.gethostname()}:{os.getpid()}"
         failure = None
         for _ in range(TAKE_ATTEMPTS):
@@ -255,18 +266,21 @@ class Ownership:
         with engine.begin() as connection:
             seen = connection.scalar(sql.select(queries.c.epoch).where(queries.c.query == query))
             if seen is None:
+                epoch = epoch_after(0)
+                fresh = {"query": query, "epoch": epoch, "owner": owner}
                 try:
-                    connection.execute(queries.insert().values(query=query, epoch=1, owner=owner))
+                    connection.execute(queries.insert().values(**fresh))
                 except sql.exc.IntegrityError:
                     connection.rollback()
                     return None
-                return 1
+                return epoch
+            epoch = epoch_after(int(seen))
             changed = connection.execute(
                 queries.update()
                 .where(queries.c.query == query, queries.c.epoch == seen)
-                .values(epoch=seen + 1, owner=owner)
+                .values(epoch=epoch, owner=owner)
             )
-            return int(seen) + 1 if changed.rowcount == 1 else None
+            return epoch if changed.rowcount == 1 else None
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
