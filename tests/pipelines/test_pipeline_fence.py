@@ -4,6 +4,7 @@ at all. Method: two real connections to real databases, in every order that matt
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -102,6 +103,50 @@ def test_who_writes_rows_can_not_end_the_transaction(
         end_it()
     assert known(owner) == {}
     assert count(engine) == 0
+
+
+def run_script(connection: Connection) -> None:
+    opened: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        opened.executescript("CREATE TABLE IF NOT EXISTS data (value INTEGER);")
+    else:
+        opened.commit()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda connection: connection.exec_driver_sql("COMMIT"),
+        lambda connection: connection.connection.commit(),
+        run_script,
+    ],
+)
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_who_writes_rows_can_not_end_the_transaction_in_sql(
+    engine: Engine, end: Callable[[Connection], None], swallowed: bool
+) -> None:
+    """Seen to fail: the batch counted as written, its later rows never came, and nothing was said.
+
+    SQLite refuses it. PostgreSQL does it, so what came before is there; but it is told.
+    """
+    owner = Ownership.take(engine, "q")
+
+    def end_it() -> None:
+        with owner.transaction() as connection:
+            owner.advance(connection, [move(0, 3, None)])
+            connection.execute(data.insert(), [{"value": 1}])
+            with suppress(*[sql.exc.DBAPIError, sqlite3.Error] * swallowed):
+                end(connection)
+            connection.execute(data.insert(), [{"value": 2}])
+
+    with pytest.raises(TransactionError, match=r"ended.*begin_nested"):
+        end_it()
+    if engine.dialect.name == "sqlite":
+        assert (known(owner), count(engine)) == ({}, 0)
+    else:
+        assert (known(owner), count(engine)) == ({P: 3}, 1)
+    with owner.transaction() as connection:
+        connection.execute(data.insert(), [{"value": 3}])
 
 
 @pytest.mark.postgresql

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,14 @@ DECIMAL_ORDER = "holdfast_decimal"
 IDLE_IN_TRANSACTION_S = 120
 
 GAP_BATCHES_MAX = 10_000  # of a checkpoint
+
+_MARK: Final = "holdfast_whole"  # a savepoint, which ends with its transaction and not before
+_NO_SUCH_MARK: Final = "3B001"  # PostgreSQL's code of it
+_ENDED: Final = (
+    "the sink's transaction was to be ended by what writes the rows (a recipe's commit or "
+    "rollback, or a script, which sqlite3 begins with a commit). Nothing was written; to take back "
+    "a part, use connection.begin_nested()"
+)
 
 metadata = sql.MetaData()
 queries = sql.Table(
@@ -214,28 +223,66 @@ def _whole(connection: Connection) -> Iterator[None]:
 
     def refuse(_connection: Connection) -> None:
         connection.invalidate()  # closed, it can't be committed: what is refused may be tried again
-        raise TransactionError(
-            "the sink's transaction was to be ended by what writes the rows (a recipe's commit or "
-            "rollback). Nothing was written; to take back a part, use connection.begin_nested()"
-        )
+        raise TransactionError(_ENDED)
 
+    connection.exec_driver_sql(f"SAVEPOINT {_MARK}")
     for name in ("commit", "rollback"):
         sql.event.listen(connection, name, refuse)
     try:
-        yield
+        with _no_end_in_sql(connection):
+            yield
     finally:
         for name in ("commit", "rollback"):
             sql.event.remove(connection, name, refuse)
     try:
-        connection.execute(sql.select(1))
+        connection.exec_driver_sql(f"RELEASE SAVEPOINT {_MARK}")
     except sql.exc.SQLAlchemyError as error:
         if isinstance(error, sql.exc.DBAPIError) and error.connection_invalidated:
             raise  # the server has gone: nobody who writes rows has done that
+        if getattr(getattr(error, "orig", None), "sqlstate", None) == _NO_SUCH_MARK:
+            raise TransactionError(
+                "the sink's transaction was ended in SQL by what writes the rows. If that was a "
+                "COMMIT, the batch counts as written, with the rows before it alone: bring the "
+                "tables back as they were before this batch. To take back a part, use "
+                "connection.begin_nested()"
+            ) from error
         raise TransactionError(
             "the sink's transaction was ended or broken by what writes the rows: a statement "
             "failed and its error was passed over, say. Nothing was written; a statement that may "
             f"fail belongs into connection.begin_nested() ({error})"
         ) from error
+
+
+@contextmanager
+def _no_end_in_sql(connection: Connection) -> Iterator[None]:
+    """Have SQLite refuse what would end the transaction and pass SQLAlchemy by.
+
+    PostgreSQL has no such thing: there it is only noticed.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    opened: Any = connection.connection.dbapi_connection
+    refused: list[int] = []
+
+    def weigh(action: int, *_what: object) -> int:
+        if action != sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_OK
+        refused.append(action)
+        return sqlite3.SQLITE_DENY
+
+    opened.set_authorizer(weigh)
+    try:
+        yield
+    except Exception as error:
+        if refused:
+            raise TransactionError(_ENDED) from error
+        raise
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # it is closed
+            opened.set_authorizer(None)
+    if refused:
+        raise TransactionError(_ENDED)
 
 
 class Ownership:
