@@ -13,11 +13,11 @@ import os
 import secrets
 import socket
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -92,6 +92,9 @@ _INSERTS: Final[Mapping[str, Callable[[sql.Table], Any]]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+# A reader's row of the offsets, by values that are given beside a statement.
+_PLACE: Final = ("query", "topic", "partition", "source")
+_AT: Final = tuple(offsets.c[name] == sql.bindparam(f"of_{name}") for name in _PLACE)
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
 _ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place", "target")
@@ -381,8 +384,7 @@ class Ownership:
 
         `target` is the table that has them, where one is known.
         """
-        for reader in work.forget:
-            connection.execute(offsets.delete().where(*self._place(reader)))
+        self._delete(connection, work.forget)
         self._rename(connection, work.renamed)
         for topic, topic_id in work.named.items():
             connection.execute(
@@ -411,18 +413,25 @@ class Ownership:
 
     def _rename(self, connection: Connection, names: Mapping[Reader, Reader]) -> None:
         """Give what is remembered its sources' numbers of now: two of them may change places."""
+        if not names:
+            return
+        there = connection.execute(sql.select(offsets).where(offsets.c.query == self.query))
+        found = {Reader(Partition(row.topic, row.partition), row.source): row for row in there}
         rows = []
         for reader, now in names.items():
-            row = connection.execute(sql.select(offsets).where(*self._place(reader))).first()
-            if row is None:
+            if reader not in found:
                 raise FencedError(
                     f"query {self.query!r}, {reader}: its next offset is not there any more; "
                     "somebody changed it. Nothing was written"
                 )
-            rows.append({**row._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
-            connection.execute(offsets.delete().where(*self._place(reader)))
-        if rows:
-            connection.execute(offsets.insert(), rows)
+            rows.append({**found[reader]._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
+        self._delete(connection, names)
+        connection.execute(offsets.insert(), rows)
+
+    def _delete(self, connection: Connection, readers: Iterable[Reader]) -> None:
+        places = [self._named(reader) for reader in readers]
+        if places:
+            connection.execute(offsets.delete().where(*_AT), places)
 
     def _tell_gaps(self, connection: Connection, batch: Batch, work: Work) -> None:
         """Write down what the log lacked of a batch: rows that this table can't have.
@@ -458,33 +467,45 @@ class Ownership:
             connection.execute(gaps.delete().where(*here, gaps.c.batch <= last_to_go))
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
-        """Compare and set each reader's next offset, inside the transaction of its rows."""
-        for move in moves:
-            values = {"next_offset": move.end, "topic_id": move.topic_id}
-            if move.expected is None:
-                place = {
-                    "query": self.query,
-                    "topic": move.reader.partition.topic,
-                    "partition": move.reader.partition.number,
-                    "source": move.reader.source,
-                }
-                connection.execute(offsets.insert().values(**place, **values))
-                continue
-            changed = connection.execute(
-                offsets.update()
-                .where(*self._place(move.reader), offsets.c.next_offset == move.expected)
-                .values(next_offset=move.end)
-            )
-            if changed.rowcount != 1:
-                raise FencedError(
-                    f"query {self.query!r}, {move.reader}: the next offset is no longer "
-                    f"{move.expected}; somebody changed it. Nothing was written"
-                )
+        """Compare and set each reader's next offset, inside the transaction of its rows.
 
-    def _place(self, reader: Reader) -> tuple[Any, ...]:
-        return (
-            offsets.c.query == self.query,
-            offsets.c.topic == reader.partition.topic,
-            offsets.c.partition == reader.partition.number,
-            offsets.c.source == reader.source,
+        All that are new go in one statement, and all others in another: a query may read thousands
+        of partitions, and the transaction holds its lock meanwhile.
+        """
+        fresh, known = [], []
+        for move in moves:
+            if move.expected is None:
+                values = {"next_offset": move.end, "topic_id": move.topic_id}
+                fresh.append({**dict(zip(_PLACE, self._key(move.reader), strict=True)), **values})
+            else:
+                known.append(move)
+        if fresh:
+            connection.execute(offsets.insert(), fresh)
+        if not known:
+            return
+        unchanged = offsets.c.next_offset == sql.bindparam("expected")
+        statement = offsets.update().where(*_AT, unchanged)
+        changed = connection.execute(
+            statement.values(next_offset=sql.bindparam("end")),
+            [{**self._named(m.reader), "expected": m.expected, "end": m.end} for m in known],
         )
+        if changed.rowcount != len(known):
+            self._changed(connection, known)
+
+    def _changed(self, connection: Connection, moves: Sequence[Due]) -> NoReturn:
+        """Name one that was not moved. FencedError."""
+        asked = sql.select(offsets.c.next_offset).where(*_AT)
+        odd = (m for m in moves if connection.scalar(asked, self._named(m.reader)) != m.end)
+        move = next(odd, moves[0])
+        raise FencedError(
+            f"query {self.query!r}, {move.reader}: the next offset is no longer "
+            f"{move.expected}; somebody changed it. Nothing was written"
+        )
+
+    def _key(self, reader: Reader) -> tuple[str, str, int, int]:
+        """Return what stands in the columns of `_PLACE`."""
+        return (self.query, *reader.partition, reader.source)
+
+    def _named(self, reader: Reader) -> dict[str, Any]:
+        """Return the values of `_AT`."""
+        return {f"of_{n}": value for n, value in zip(_PLACE, self._key(reader), strict=True)}
