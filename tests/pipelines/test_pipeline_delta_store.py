@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -59,6 +60,20 @@ def test_a_batch_is_there_when_it_is_committed_and_not_before(tmp_path: Path) ->
         {"topic": "t", "partition": 0, "source": 0, "topic_id": "id", "begin": 0, "end": 2}
     ]
     assert DeltaTable(tmp_path / "kept").transaction_version("holdfast:a query") == told["turn"]
+
+
+def test_an_owner_of_before_the_folder_was_restored_commits_nothing(tmp_path: Path) -> None:
+    """Method: a copy of the table, with `_holdfast`, from before that owner took it over."""
+    begun(tmp_path)
+    shutil.copytree(tmp_path / "kept", tmp_path / "copy")
+    before = opened(tmp_path)
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "copy").rename(tmp_path / "kept")
+    after = opened(tmp_path)
+    with pytest.raises(FencedError):
+        write(before, batch(1))
+    write(after, batch(1))
+    assert numbers(tmp_path) == [0, 1]
 
 
 def test_what_the_log_lacked_stands_in_the_history_once(tmp_path: Path) -> None:

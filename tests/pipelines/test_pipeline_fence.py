@@ -4,6 +4,7 @@ at all. Method: two real connections to real databases, in every order that matt
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -61,7 +62,6 @@ def count(engine: Engine) -> int:
 
 def test_rows_and_offsets_commit_together(engine: Engine) -> None:
     owner = Ownership.take(engine, "q")
-    assert owner.epoch == 1
     with owner.transaction() as connection:
         owner.advance(connection, [move(0, 3, None)])
         connection.execute(data.insert(), [{"value": n} for n in range(3)])
@@ -103,6 +103,50 @@ def test_who_writes_rows_can_not_end_the_transaction(
         end_it()
     assert known(owner) == {}
     assert count(engine) == 0
+
+
+def run_script(connection: Connection) -> None:
+    opened: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        opened.executescript("CREATE TABLE IF NOT EXISTS data (value INTEGER);")
+    else:
+        opened.commit()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda connection: connection.exec_driver_sql("COMMIT"),
+        lambda connection: connection.connection.commit(),
+        run_script,
+    ],
+)
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_who_writes_rows_can_not_end_the_transaction_in_sql(
+    engine: Engine, end: Callable[[Connection], None], swallowed: bool
+) -> None:
+    """Seen to fail: the batch counted as written, its later rows never came, and nothing was said.
+
+    SQLite refuses it. PostgreSQL does it, so what came before is there; but it is told.
+    """
+    owner = Ownership.take(engine, "q")
+
+    def end_it() -> None:
+        with owner.transaction() as connection:
+            owner.advance(connection, [move(0, 3, None)])
+            connection.execute(data.insert(), [{"value": 1}])
+            with suppress(*[sql.exc.DBAPIError, sqlite3.Error] * swallowed):
+                end(connection)
+            connection.execute(data.insert(), [{"value": 2}])
+
+    with pytest.raises(TransactionError, match=r"ended.*begin_nested"):
+        end_it()
+    if engine.dialect.name == "sqlite":
+        assert (known(owner), count(engine)) == ({}, 0)
+    else:
+        assert (known(owner), count(engine)) == ({P: 3}, 1)
+    with owner.transaction() as connection:
+        connection.execute(data.insert(), [{"value": 3}])
 
 
 @pytest.mark.postgresql
@@ -168,8 +212,9 @@ def test_who_may_not_create_tables_is_told_that(postgresql: str) -> None:
 def test_who_was_replaced_commits_nothing(engine: Engine) -> None:
     old = Ownership.take(engine, "q")
     young = Ownership.take(engine, "q")
-    assert young.epoch == old.epoch + 1
-    with pytest.raises(FencedError, match=r"epoch 1.*epoch 2 belongs to"), old.transaction():
+    assert young.epoch > old.epoch
+    said = f"epoch {old.epoch}, epoch {young.epoch} belongs to"
+    with pytest.raises(FencedError, match=said), old.transaction():
         pytest.fail("a zombie's transaction was opened")
     with pytest.raises(FencedError):
         old.memory()
@@ -198,6 +243,75 @@ def test_an_offset_that_somebody_changed_is_not_overwritten(engine: Engine) -> N
     assert known(owner) == {P: 5}
 
 
+def test_of_many_offsets_the_one_that_was_changed_is_named(engine: Engine) -> None:
+    owner = Ownership.take(engine, "q")
+    readers = [Reader(Partition("t", number)) for number in range(5)]
+    with owner.transaction() as connection:
+        owner.advance(connection, [Due(r, 0, 0, 5, None) for r in readers])
+    moves = [Due(r, 5, 5, 9, 7 if r == readers[3] else 5) for r in readers]
+    with (
+        pytest.raises(FencedError, match="t-3: the next offset is no longer 7"),
+        owner.transaction() as connection,
+    ):
+        owner.advance(connection, moves)
+    assert known(owner) == dict.fromkeys(readers, 5)
+
+
+def test_a_batch_costs_as_many_statements_however_many_partitions_it_has(engine: Engine) -> None:
+    """Goal: the lock is short. Seen to fail: 10,000 partitions took three seconds of CPU a batch,
+    and five where another checkpoint has other sources.
+    """
+    owner = Ownership.take(engine, "q")
+    statements: list[str] = []
+    sql.event.listen(
+        engine, "before_cursor_execute", lambda *event: statements.append(str(event[2]))
+    )
+
+    def cost(**work: Any) -> int:
+        statements.clear()
+        with owner.transaction() as connection:
+            owner.commit_batch(connection, batch(1), Work(rows=Rows.ALL, **work))
+        return len(statements)
+
+    costs = []
+    for partitions in (2, 200):
+        readers = [Reader(Partition("t", number)) for number in range(partitions)]
+        others = {r: Reader(r.partition, 1) for r in readers}
+        costs.append(
+            [
+                cost(moves=tuple(Due(r, 0, 0, 1, None) for r in readers)),
+                cost(moves=tuple(Due(r, 1, 1, 2, 1) for r in readers)),
+                cost(renamed=others),
+                cost(forget=tuple(others.values())),
+            ]
+        )
+        assert known(owner) == {}
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_owner_of_before_the_tables_were_restored_commits_nothing(
+    engine: Engine, comes_back: bool
+) -> None:
+    """Goal: a driver that a backup does not know of is no owner; nor one of tables that were
+    emptied. Method: the row as it was before that driver took the query over, or none.
+    """
+    backup = []
+    old = Ownership.take(engine, "q")
+    if comes_back:
+        with engine.begin() as connection:
+            backup = [dict(row._mapping) for row in connection.execute(sql.select(queries))]
+        old = Ownership.take(engine, "q")
+    with engine.begin() as connection:
+        connection.execute(queries.delete())
+        for row in backup:
+            connection.execute(queries.insert().values(**row))
+    young = Ownership.take(engine, "q")
+    with pytest.raises(FencedError, match="was taken over"):
+        old.memory()
+    assert young.memory() == Memory()
+
+
 def test_the_epoch_can_not_change_inside_a_transaction(engine: Engine) -> None:
     """A successor that comes in the middle waits for the commit, and then finds its offsets."""
     old = Ownership.take(engine, "q")
@@ -224,7 +338,7 @@ def test_every_owner_of_a_crowd_has_an_epoch_of_its_own(engine: Engine) -> None:
         thread.start()
     for thread in crowd:
         thread.join(60)
-    assert sorted(taken) == [1, 2, 3, 4]
+    assert len({*taken}) == 4
 
 
 def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> None:
@@ -232,7 +346,7 @@ def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> 
 
     SQLite lets no second one begin: there they go one after the other.
     """
-    Ownership.take(engine, "q")
+    before = Ownership.take(engine, "q").epoch
     both = threading.Barrier(2, timeout=60)
     met: set[int] = set()
 
@@ -253,7 +367,7 @@ def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> 
         thread.start()
     for thread in pair:
         thread.join(60)
-    assert sorted(taken) == [2, 3]
+    assert before < min(taken) < max(taken)
 
 
 def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) -> None:
@@ -390,7 +504,7 @@ def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
     for thread in crowd:
         thread.join(60)
     owner = Ownership.take(engine, "q")
-    assert owner.epoch == 11
+    assert owner.epoch >= 11
     last = Last(None, None, None, by_place=False)
     assert owner.memory() == Memory({P: Stored(5), Q: Stored(6)}, last)
     with owner.transaction() as connection:

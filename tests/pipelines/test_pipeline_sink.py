@@ -273,6 +273,27 @@ def test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written(scene: Sc
     assert next_offsets(sink) == {P: 8, Q: 6}
 
 
+def test_half_a_batch_may_be_of_many_partitions(scene: Scene) -> None:
+    """Goal: a query of thousands of partitions goes on in another checkpoint.
+
+    Seen to fail: with a comparison for each partition Spark's stack overflowed at a thousand.
+    """
+    many = 2_000
+    begin, first, second = ({Partition("t", n): end for n in range(many)} for end in (0, 1, 2))
+    scene.plan(0, begin)
+    scene.plan(1, first)
+    sink = scene.sink()
+    sink(scene.frame(p0=range(0)), 0)
+    # Only of a few partitions any record comes past the query's filter.
+    sink(scene.frame(p0=range(1), p1999=range(1)), 1)
+    scene.plan(0, begin, "two")
+    scene.plan(1, second, "two")
+    sink = scene.sink(checkpoint="two")
+    sink(scene.frame(p0=range(0)), 0)
+    sink(scene.frame(p0=range(2), p1000=range(2), p1999=range(2)), 1)
+    assert scene.kept() == [(0, 0), (0, 1), (1000, 1), (1999, 0), (1999, 1)]
+
+
 def test_half_a_batch_is_told_by_what_columns_are_and_not_by_their_names(scene: Scene) -> None:
     """Seen to fail: with a column of theirs that was called offset, rows were missing."""
     scene.plan(0, {P: 0})

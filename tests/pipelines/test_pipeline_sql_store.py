@@ -72,6 +72,20 @@ def opened(database: str) -> Iterator[Opened]:
         store.close()
 
 
+def test_a_query_that_deletes_may_get_a_version_later(opened: Opened, engine: Engine) -> None:
+    """Seen to fail: a KeyError at each start, since deleted keys had none."""
+    opened(**UPSERT, deleted="gone")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO holdfast_deleted_kept (id) VALUES (7)")
+    opened(**UPSERT, deleted="gone", version="version")
+    with engine.begin() as connection:
+        found = connection.exec_driver_sql("SELECT id, version FROM holdfast_deleted_kept").all()
+        assert [tuple(row) for row in found] == [(7, None)]
+        connection.exec_driver_sql("CREATE UNIQUE INDEX other ON kept (version)")
+    with pytest.raises(TargetError, match=r"deleted keys of \(id\).*key is \(version\)"):
+        opened(mode=Mode.UPSERT, keys=("version",), deleted="gone")
+
+
 def batch(number: int) -> Batch:
     return Batch(number=number, checkpoint="c", plan=f"plan {number}", stateful=False, ranges=())
 

@@ -10,12 +10,14 @@ replaced commits nothing any more. It must never write data of its own.
 from __future__ import annotations
 
 import os
+import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,6 +28,7 @@ from holdfast.pipelines.offsets import Partition, spelt
 from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
+EPOCH_STEP_MAX = 1 << 31  # a JSON number and a Lua one can have millions of such steps
 LOCK_WAIT_S = 60
 DECIMAL_ORDER = "holdfast_decimal"
 """How SQLite compares the texts of exact numbers: a collation of our connections alone."""
@@ -35,6 +38,14 @@ DECIMAL_ORDER = "holdfast_decimal"
 IDLE_IN_TRANSACTION_S = 120
 
 GAP_BATCHES_MAX = 10_000  # of a checkpoint
+
+_MARK: Final = "holdfast_whole"  # a savepoint, which ends with its transaction and not before
+_NO_SUCH_MARK: Final = "3B001"  # PostgreSQL's code of it
+_ENDED: Final = (
+    "the sink's transaction was to be ended by what writes the rows (a recipe's commit or "
+    "rollback, or a script, which sqlite3 begins with a commit). Nothing was written; to take back "
+    "a part, use connection.begin_nested()"
+)
 
 metadata = sql.MetaData()
 queries = sql.Table(
@@ -81,6 +92,9 @@ _INSERTS: Final[Mapping[str, Callable[[sql.Table], Any]]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+# A reader's row of the offsets, by values that are given beside a statement.
+_PLACE: Final = ("query", "topic", "partition", "source")
+_AT: Final = tuple(offsets.c[name] == sql.bindparam(f"of_{name}") for name in _PLACE)
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
 _ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place", "target")
@@ -92,6 +106,15 @@ class FencedError(RuntimeError):
 
 class TransactionError(RuntimeError):
     """Who may only write in the transaction has ended or broken it. Nothing was written."""
+
+
+def epoch_after(epoch: int) -> int:
+    """Return an epoch that nobody has had, nor would have had who began at this one.
+
+    Tables may come back from a copy of before, and an owner of after it may still live: counting on
+    by one would give its very epoch to another one, and it would write again.
+    """
+    return epoch + 1 + secrets.randbelow(EPOCH_STEP_MAX)
 
 
 def open_engine(url: str | URL, *, pooled: bool = True) -> Engine:
@@ -203,28 +226,66 @@ def _whole(connection: Connection) -> Iterator[None]:
 
     def refuse(_connection: Connection) -> None:
         connection.invalidate()  # closed, it can't be committed: what is refused may be tried again
-        raise TransactionError(
-            "the sink's transaction was to be ended by what writes the rows (a recipe's commit or "
-            "rollback). Nothing was written; to take back a part, use connection.begin_nested()"
-        )
+        raise TransactionError(_ENDED)
 
+    connection.exec_driver_sql(f"SAVEPOINT {_MARK}")
     for name in ("commit", "rollback"):
         sql.event.listen(connection, name, refuse)
     try:
-        yield
+        with _no_end_in_sql(connection):
+            yield
     finally:
         for name in ("commit", "rollback"):
             sql.event.remove(connection, name, refuse)
     try:
-        connection.execute(sql.select(1))
+        connection.exec_driver_sql(f"RELEASE SAVEPOINT {_MARK}")
     except sql.exc.SQLAlchemyError as error:
         if isinstance(error, sql.exc.DBAPIError) and error.connection_invalidated:
             raise  # the server has gone: nobody who writes rows has done that
+        if getattr(getattr(error, "orig", None), "sqlstate", None) == _NO_SUCH_MARK:
+            raise TransactionError(
+                "the sink's transaction was ended in SQL by what writes the rows. If that was a "
+                "COMMIT, the batch counts as written, with the rows before it alone: bring the "
+                "tables back as they were before this batch. To take back a part, use "
+                "connection.begin_nested()"
+            ) from error
         raise TransactionError(
             "the sink's transaction was ended or broken by what writes the rows: a statement "
             "failed and its error was passed over, say. Nothing was written; a statement that may "
             f"fail belongs into connection.begin_nested() ({error})"
         ) from error
+
+
+@contextmanager
+def _no_end_in_sql(connection: Connection) -> Iterator[None]:
+    """Have SQLite refuse what would end the transaction and pass SQLAlchemy by.
+
+    PostgreSQL has no such thing: there it is only noticed.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    opened: Any = connection.connection.dbapi_connection
+    refused: list[int] = []
+
+    def weigh(action: int, *_what: object) -> int:
+        if action != sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_OK
+        refused.append(action)
+        return sqlite3.SQLITE_DENY
+
+    opened.set_authorizer(weigh)
+    try:
+        yield
+    except Exception as error:
+        if refused:
+            raise TransactionError(_ENDED) from error
+        raise
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # it is closed
+            opened.set_authorizer(None)
+    if refused:
+        raise TransactionError(_ENDED)
 
 
 class Ownership:
@@ -237,7 +298,7 @@ class Ownership:
 
     @classmethod
     def take(cls, engine: Engine, query: str) -> Ownership:
-        """Become the owner: raise the epoch by one, whoever had it. The former owner is fenced."""
+        """Become the owner: raise the epoch, whoever had it. The former owner is fenced."""
         owner = f"{socket.gethostname()}:{os.getpid()}"
         failure = None
         for _ in range(TAKE_ATTEMPTS):
@@ -255,18 +316,21 @@ class Ownership:
         with engine.begin() as connection:
             seen = connection.scalar(sql.select(queries.c.epoch).where(queries.c.query == query))
             if seen is None:
+                epoch = epoch_after(0)
+                fresh = {"query": query, "epoch": epoch, "owner": owner}
                 try:
-                    connection.execute(queries.insert().values(query=query, epoch=1, owner=owner))
+                    connection.execute(queries.insert().values(**fresh))
                 except sql.exc.IntegrityError:
                     connection.rollback()
                     return None
-                return 1
+                return epoch
+            epoch = epoch_after(int(seen))
             changed = connection.execute(
                 queries.update()
                 .where(queries.c.query == query, queries.c.epoch == seen)
-                .values(epoch=seen + 1, owner=owner)
+                .values(epoch=epoch, owner=owner)
             )
-            return int(seen) + 1 if changed.rowcount == 1 else None
+            return epoch if changed.rowcount == 1 else None
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -320,8 +384,7 @@ class Ownership:
 
         `target` is the table that has them, where one is known.
         """
-        for reader in work.forget:
-            connection.execute(offsets.delete().where(*self._place(reader)))
+        self._delete(connection, work.forget)
         self._rename(connection, work.renamed)
         for topic, topic_id in work.named.items():
             connection.execute(
@@ -350,18 +413,25 @@ class Ownership:
 
     def _rename(self, connection: Connection, names: Mapping[Reader, Reader]) -> None:
         """Give what is remembered its sources' numbers of now: two of them may change places."""
+        if not names:
+            return
+        there = connection.execute(sql.select(offsets).where(offsets.c.query == self.query))
+        found = {Reader(Partition(row.topic, row.partition), row.source): row for row in there}
         rows = []
         for reader, now in names.items():
-            row = connection.execute(sql.select(offsets).where(*self._place(reader))).first()
-            if row is None:
+            if reader not in found:
                 raise FencedError(
                     f"query {self.query!r}, {reader}: its next offset is not there any more; "
                     "somebody changed it. Nothing was written"
                 )
-            rows.append({**row._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
-            connection.execute(offsets.delete().where(*self._place(reader)))
-        if rows:
-            connection.execute(offsets.insert(), rows)
+            rows.append({**found[reader]._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
+        self._delete(connection, names)
+        connection.execute(offsets.insert(), rows)
+
+    def _delete(self, connection: Connection, readers: Iterable[Reader]) -> None:
+        places = [self._named(reader) for reader in readers]
+        if places:
+            connection.execute(offsets.delete().where(*_AT), places)
 
     def _tell_gaps(self, connection: Connection, batch: Batch, work: Work) -> None:
         """Write down what the log lacked of a batch: rows that this table can't have.
@@ -397,33 +467,45 @@ class Ownership:
             connection.execute(gaps.delete().where(*here, gaps.c.batch <= last_to_go))
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
-        """Compare and set each reader's next offset, inside the transaction of its rows."""
-        for move in moves:
-            values = {"next_offset": move.end, "topic_id": move.topic_id}
-            if move.expected is None:
-                place = {
-                    "query": self.query,
-                    "topic": move.reader.partition.topic,
-                    "partition": move.reader.partition.number,
-                    "source": move.reader.source,
-                }
-                connection.execute(offsets.insert().values(**place, **values))
-                continue
-            changed = connection.execute(
-                offsets.update()
-                .where(*self._place(move.reader), offsets.c.next_offset == move.expected)
-                .values(next_offset=move.end)
-            )
-            if changed.rowcount != 1:
-                raise FencedError(
-                    f"query {self.query!r}, {move.reader}: the next offset is no longer "
-                    f"{move.expected}; somebody changed it. Nothing was written"
-                )
+        """Compare and set each reader's next offset, inside the transaction of its rows.
 
-    def _place(self, reader: Reader) -> tuple[Any, ...]:
-        return (
-            offsets.c.query == self.query,
-            offsets.c.topic == reader.partition.topic,
-            offsets.c.partition == reader.partition.number,
-            offsets.c.source == reader.source,
+        All that are new go in one statement, and all others in another: a query may read thousands
+        of partitions, and the transaction holds its lock meanwhile.
+        """
+        fresh, known = [], []
+        for move in moves:
+            if move.expected is None:
+                values = {"next_offset": move.end, "topic_id": move.topic_id}
+                fresh.append({**dict(zip(_PLACE, self._key(move.reader), strict=True)), **values})
+            else:
+                known.append(move)
+        if fresh:
+            connection.execute(offsets.insert(), fresh)
+        if not known:
+            return
+        unchanged = offsets.c.next_offset == sql.bindparam("expected")
+        statement = offsets.update().where(*_AT, unchanged)
+        changed = connection.execute(
+            statement.values(next_offset=sql.bindparam("end")),
+            [{**self._named(m.reader), "expected": m.expected, "end": m.end} for m in known],
         )
+        if changed.rowcount != len(known):
+            self._changed(connection, known)
+
+    def _changed(self, connection: Connection, moves: Sequence[Due]) -> NoReturn:
+        """Name one that was not moved. FencedError."""
+        asked = sql.select(offsets.c.next_offset).where(*_AT)
+        odd = (m for m in moves if connection.scalar(asked, self._named(m.reader)) != m.end)
+        move = next(odd, moves[0])
+        raise FencedError(
+            f"query {self.query!r}, {move.reader}: the next offset is no longer "
+            f"{move.expected}; somebody changed it. Nothing was written"
+        )
+
+    def _key(self, reader: Reader) -> tuple[str, str, int, int]:
+        """Return what stands in the columns of `_PLACE`."""
+        return (self.query, *reader.partition, reader.source)
+
+    def _named(self, reader: Reader) -> dict[str, Any]:
+        """Return the values of `_AT`."""
+        return {f"of_{n}": value for n, value in zip(_PLACE, self._key(reader), strict=True)}

@@ -27,6 +27,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from holdfast.pipelines.fence import epoch_after
 from holdfast.pipelines.sinks.delta_table import (
     Columns,
     fit,
@@ -151,7 +152,8 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
     def _next(self, told: Mapping[str, Any], *, takes: bool = False) -> dict[str, Any]:
         """Write what will be remembered if its turn is committed; nobody else gets that turn."""
         turns = (int(path.stem) for path in self._memory.iterdir())
-        turn = max(told["before"], *turns, 0) + 1
+        last = max(told["before"], *turns, 0)
+        turn = epoch_after(last) if takes else last + 1
         while True:
             whole = {**told, "version": VERSION, "query": self._query, "turn": turn}
             if takes:

@@ -33,6 +33,7 @@ from holdfast.pipelines.sinks.target import (
     Mode,
     Target,
     TargetError,
+    add_column,
     columns_of,
     compare,
     is_there,
@@ -104,9 +105,7 @@ class SqlStore(ABC):
             self._refuse_without_rows(connection)
             table = prepare(connection, self._target, self._columns)
             if self._target.deleted is not None:
-                tombstones = tombstones_of(self._target, table)
-                tombstones.create(connection, checkfirst=True)
-                compare(connection, tombstones)
+                prepare_tombstones(connection, self._target, tombstones_of(self._target, table))
             self._limits = limits(connection, table)
             self.prepare_shared(connection)
 
@@ -165,6 +164,28 @@ class SqlStore(ABC):
     def close(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
+
+
+def prepare_tombstones(connection: Connection, target: Target, tombstones: sql.Table) -> None:
+    """Make the table of deleted keys, or see that it fits. TargetError: it has other keys.
+
+    A query may have got its version later: what was deleted before has none, so any row is newer.
+    """
+    tombstones.create(connection, checkfirst=True)
+    seen = sql.inspect(connection)
+    place = tombstones.name, tombstones.schema
+    keys = seen.get_pk_constraint(*place)["constrained_columns"]
+    if set(keys) != set(target.keys):
+        raise TargetError(
+            f"table {tombstones.name}: it has the deleted keys of ({', '.join(keys)}), and the "
+            f"query's key is ({', '.join(target.keys)}). Name the former key; or drop that table, "
+            "and older rows of deleted keys may come back"
+        )
+    there = {column["name"] for column in seen.get_columns(*place)}
+    for column in tombstones.columns:
+        if column.name not in there:
+            add_column(connection, tombstones, column)
+    compare(connection, tombstones)
 
 
 class MergeFrom:

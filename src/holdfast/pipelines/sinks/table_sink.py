@@ -6,10 +6,11 @@ uncomputed: a stateful query's state is only kept when somebody has taken its ro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.pipelines.due import Due, Rows, Work, decide, had_before
@@ -29,6 +30,8 @@ _OUTSIDE: Final = (
     "offset that the batch does not cover: these columns are not the record's. Keep those of the "
     "source as they are, in each part of a union, and leave out those of other queries"
 )
+
+_SPANS: Final = "map<string,array<struct<start:bigint,begin:bigint,end:bigint>>>"
 
 OnCommit = Callable[[int, int], None]  # batch, rows: called when they are on disk
 
@@ -137,16 +140,31 @@ def _without_old_rows(frame: DataFrame, batch: Batch, moves: Sequence[Due]) -> D
     found = _coordinates(frame)
     topic, partition, offset = (columns[0] for columns in found)
     alike = reduce(and_, (c.eqNullSafe(of[0]) for of in found for c in of))
-
-    def within(reader: Reader, begin: int, end: int) -> Column:
-        place = reader.partition
-        is_its = (topic == place.topic) & (partition == place.number)
-        return is_its & (offset >= begin) & (offset < end)
-
-    due = reduce(or_, (within(move.reader, move.begin, move.end) for move in moves), f.lit(False))
-    planned = reduce(or_, (within(each.reader, each.start, each.end) for each in batch.ranges))
+    spans = f.from_json(f.lit(_spans(batch, moves)), _SPANS)
+    span = f.get(spans[topic.cast("string")], partition.cast("int"))
+    due = (offset >= span["begin"]) & (offset < span["end"])
+    planned = (offset >= span["start"]) & (offset < span["end"])
     refused = f.raise_error(f.lit(_OUTSIDE)).cast("boolean")
     return frame.where(f.when(alike & due, True).when(alike & planned, False).otherwise(refused))
+
+
+def _spans(batch: Batch, moves: Sequence[Due]) -> str:
+    """Return what a row is held against, as JSON: of each topic its partitions, by their numbers.
+
+    One value, whatever there is of them: a comparison for each would nest too deep for Spark.
+    No partition is in two ranges: of such a batch nobody could tell which of them a row is of.
+    """
+    begins = {move.reader: move.begin for move in moves}
+    spans: dict[str, list[dict[str, int] | None]] = {}
+    for each in batch.ranges:
+        if each.start == each.end:
+            continue
+        topic, number = each.reader.partition
+        there = spans.setdefault(topic, [])
+        there += [None] * (number + 1 - len(there))
+        begin = begins.get(each.reader, each.end)
+        there[number] = {"start": each.start, "begin": begin, "end": each.end}
+    return json.dumps(spans)
 
 
 def _coordinates(frame: DataFrame) -> list[list[Column]]:

@@ -233,6 +233,10 @@ def _add(connection: Connection, target: Target, table: sql.Table, column: sql.C
             f"table {target.table} has no column {column.name!r}, and the query has; add it to the "
             'table, leave it out of the query, or let it be added (schema_changes="add")'
         )
+    add_column(connection, table, column)
+
+
+def add_column(connection: Connection, table: sql.Table, column: sql.Column[Any]) -> None:
     preparer = connection.dialect.identifier_preparer
     made = sql.schema.CreateColumn(column).compile(connection)
     connection.exec_driver_sql(f"ALTER TABLE {preparer.format_table(table)} ADD COLUMN {made}")

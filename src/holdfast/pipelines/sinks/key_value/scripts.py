@@ -40,12 +40,13 @@ class Script:
 
 
 TAKE: Final = Script("""
--- KEYS: query, table. ARGV: owner, the table's description as it was read, and as it becomes.
+-- KEYS: query, table. ARGV: owner, the table's description as it was read, and as it becomes, and
+-- by how much the epoch rises.
 if (redis.call('GET', KEYS[2]) or '') ~= ARGV[2] then return 0 end
 redis.call('SET', KEYS[2], ARGV[3])
 redis.call('HSETNX', KEYS[1], 'commit', '0')
 redis.call('HSET', KEYS[1], 'owner', ARGV[1])
-return redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+return redis.call('HINCRBY', KEYS[1], 'epoch', ARGV[4])
 """)
 """Gives the new epoch; 0: somebody else has changed the description."""
 

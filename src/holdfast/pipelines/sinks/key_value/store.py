@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis import Redis
 
 from holdfast.pipelines.due import Last, Memory, Work
-from holdfast.pipelines.fence import TAKE_ATTEMPTS, FencedError
+from holdfast.pipelines.fence import TAKE_ATTEMPTS, FencedError, epoch_after
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.key_value.address import checked, connect, refuse_unsafe
 from holdfast.pipelines.sinks.key_value.scripts import REMEMBER, TAKE, Told, run_one
@@ -104,7 +104,7 @@ class RedisStore:
             assert isinstance(seen, bytes)
             after = json.dumps(_fitted(self._target, json.loads(seen or b"null"), described))
             keys = (self._memory_name, table)
-            epoch = run_one(self.client, TAKE, keys, owner, seen, after)
+            epoch = run_one(self.client, TAKE, keys, owner, seen, after, epoch_after(0))
             if epoch:
                 return int(epoch)
         raise FencedError(f"query {self._query!r}: {TAKE_ATTEMPTS} others took it at the same time")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from holdfast.pipelines.due import Memory, Work
-from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.fence import FencedError, epoch_after
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.parquet.columns import (
     MANIFEST,
@@ -132,7 +132,7 @@ class ParquetStore:
         """Make the staging area of an epoch that nobody had: what is fenced keeps its number."""
         epoch = max((_epoch_of(path) for path in self._areas.iterdir()), default=0)
         while True:
-            epoch += 1
+            epoch = epoch_after(epoch)
             try:
                 (self._areas / f"{epoch:0{_DIGITS}}").mkdir()
             except FileExistsError:
