@@ -179,7 +179,7 @@ COLUMNS: tuple[Mutation, ...] = (
         "columns: a topic made anew goes on where the old one was",
         "records of two topics in one range",
         RANGE,
-        "        if self._is_another(lead.topic_id):\n",
+        "        if not is_meant(lead.topic_id, self._meant_id):\n",
         "        if False:\n",
         tests=TEST_RANGE,
     ),
