@@ -195,7 +195,7 @@ COLUMNS: tuple[Mutation, ...] = (
         "columns: a log that is shorter than the range is waited for",
         "truncation",
         RANGE,
-        "        if bounds is None or bounds.end >= self._end:\n",
+        "        if bounds is None or bounds.end > self._rows.position:\n",
         "        if bounds is None or bounds.end >= 0:\n",
         tests=("tests/pipelines/test_pipeline_epochs.py",),
     ),

@@ -49,6 +49,22 @@ READING: tuple[Mutation, ...] = (
         tests=EPOCH_TESTS,
     ),
     one(
+        "reading: a shorter log is given up with what it still has",
+        "its leader shows less at first",
+        RANGE,
+        "        if bounds is None or bounds.end > self._rows.position:\n",
+        "        if bounds is None or bounds.end >= self._end:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: over librdkafka a shorter log is given up with what it still has",
+        "its leader shows less at first",
+        READ,
+        "        if not latest.why and latest.offset <= self.position:\n",
+        "        if not latest.why and latest.offset < self.end:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
         "reading: who leads is remembered by the topic's name alone",
         "under skip all rows of a topic that was made anew",
         CLIENT,

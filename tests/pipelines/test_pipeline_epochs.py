@@ -133,6 +133,17 @@ def test_a_log_that_a_newer_leader_has_shorter_is_loss(log: CannedLog, way: Any)
     assert rows(read_range(CANNED, 40, 60, lenient, Plan(end_epoch=1))) == []
 
 
+def test_what_a_shorter_log_still_has_is_read(log: CannedLog, way: Any) -> None:
+    """Its new leader shows less at first, until it knows what its followers have."""
+    write(log, 6, 1)
+    log.elect(1, 2, cut_at=30)
+    lenient = access(log, way, fail_on_data_loss=False)
+    for start in (0, 10):
+        log.lagging = 1
+        found = rows(read_range(CANNED, start, 60, lenient, Plan(end_epoch=1)))
+        assert found == [(offset, 1) for offset in range(start, 30)]
+
+
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("version", [11, 18])
 def test_an_election_in_the_middle_of_a_range_mixes_no_histories(

@@ -282,12 +282,12 @@ class _Reading:
 
         Usually a new leader's high watermark lags for a moment: its answer about the log's end
         comes when it is sure (KIP-207), so ask for that, and go on reading. A log that really is
-        shorter has lost the rest.
+        shorter has lost the rest, once all that it has was read.
         """
         if self.position >= self.end:
             return
         _, latest = self._ends()
-        if not latest.why and latest.offset < self.end:
+        if not latest.why and latest.offset <= self.position:
             self._is_shorter(latest)
 
     def _is_shorter(self, latest: Told) -> None:

@@ -289,10 +289,10 @@ class _Reading:
         """The end of the partition was met. Before `end` either the log is short, or we are early.
 
         Usually a new leader's high watermark lags for a moment, so the log's end is asked for. A
-        log that really is shorter has lost the rest.
+        log that really is shorter has lost the rest, once all that it has was read.
         """
         bounds = self._client.log_bounds(*self._partition, self._lead)
-        if bounds is None or bounds.end >= self._end:
+        if bounds is None or bounds.end > self._rows.position:
             return  # the range's deadline bounds this
         self._is_shorter(bounds)
 
