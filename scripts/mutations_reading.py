@@ -16,10 +16,12 @@ RANGE = "pipelines/reading/wire_range.py"
 READ = "pipelines/read_range.py"
 FENCE = "pipelines/fence.py"
 LISTING = "pipelines/listing.py"
+CONNECTION = "pipelines/intake/connection.py"
 LEADERS = "pipelines/reading/leaders.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 EPOCH_TESTS = (f"{_TESTS}epochs.py",)
+WAYS_TESTS = (f"{_TESTS}ways.py",)
 SOURCE_TESTS = (f"{_TESTS}source.py",)
 
 READING: tuple[Mutation, ...] = (
@@ -63,6 +65,22 @@ READING: tuple[Mutation, ...] = (
         "        if not latest.why and latest.offset <= self.position:\n",
         "        if not latest.why and latest.offset < self.end:\n",
         tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: librdkafka looks at no checksum",
+        "damaged records are rows",
+        CONNECTION,
+        '    "check.crcs": "true",',
+        '    "check.crcs": "false",',
+        tests=WAYS_TESTS,
+    ),
+    one(
+        "reading: librdkafka goes on behind a batch that it can't read",
+        "rows that are missing, or silence that does not say why",
+        READ,
+        "_HOPELESS = _UNKNOWN | _DAMAGED | {",
+        "_HOPELESS = _UNKNOWN | {",
+        tests=WAYS_TESTS,
     ),
     one(
         "reading: who leads is remembered by the topic's name alone",

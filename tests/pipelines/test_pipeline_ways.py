@@ -312,3 +312,23 @@ def test_damage_is_told_with_its_place(log: CannedLog) -> None:
     with pytest.raises(ReadError, match=r"offset 3: .*more than 16777216 bytes.*maxBytesPerFetch"):
         table(read_range(CANNED, 0, 4, small), small)
     assert len(table(read_range(CANNED, 0, 4, how), how)) == 4
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_librdkafka_gives_no_damaged_record(log: CannedLog, codec: Codec) -> None:
+    """By itself it looks at no checksum, and goes on behind what it can't read."""
+    log.add(build_batch([Record(b"k", b"v", 5)] * 3))
+    log.add(build_batch([Record(b"k", b"v" * 99, 5)] * 3, base_offset=3, codec=codec))
+    log.add(build_batch([Record(b"k", b"v", 5)] * 3, base_offset=6))
+    batch = log.entries[1].data
+    log.entries[1] = Entry(3, 5, batch[:-30] + bytes([batch[-30] ^ 1]) + batch[-29:])
+    how = access(log, ("socket.keepalive.enable", "true"))
+    with pytest.raises(ReadError, match=r"canned-0: MessageSet at offset 3 .*CRC32C"):
+        table(read_range(CANNED, 0, 9, how), how)
+    assert len(table(read_range(CANNED, 0, 3, how), how)) == 3, "what lies before is sound"
+    careless = access(log, ("check.crcs", "false"))
+    if codec is Codec.NONE:
+        assert len(table(read_range(CANNED, 0, 9, careless), careless)) == 9, "as it was asked for"
+    else:
+        with pytest.raises(ReadError, match=r"canned-0: Decompression"):
+            table(read_range(CANNED, 0, 9, careless), careless)

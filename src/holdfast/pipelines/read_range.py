@@ -58,7 +58,9 @@ _UNKNOWN = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 }
 _CUT = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")  # noqa: SLF001
-_HOPELESS = _UNKNOWN | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+# What the client says of a batch that it can't read, before it goes on behind it, if it does.
+_DAMAGED = {KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED}  # noqa: SLF001
+_HOPELESS = _UNKNOWN | _DAMAGED | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 log = logging.getLogger(__name__)
 
 
