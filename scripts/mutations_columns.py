@@ -19,6 +19,14 @@ TEST_WAYS = ("tests/pipelines/test_pipeline_ways.py",)
 TEST_RANGE = ("tests/pipelines/test_pipeline_wire_range.py",)
 
 COLUMNS: tuple[Mutation, ...] = (
+    one(
+        "columns: aborted batches are not held against their checksums",
+        "a header that is damaged decides where the range goes on",
+        ROWS,
+        "        elif is_aborted:\n",
+        "        elif False:\n",
+        tests=TEST_WAYS,
+    ),
     # -- records into columns ---------------------------------------------------------------------
     one(
         "columns: a window's first record is left out",

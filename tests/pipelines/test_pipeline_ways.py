@@ -314,6 +314,28 @@ def test_damage_is_told_with_its_place(log: CannedLog) -> None:
     assert len(table(read_range(CANNED, 0, 4, how), how)) == 4
 
 
+def test_a_damaged_batch_of_an_aborted_transaction_hides_nothing(log: CannedLog) -> None:
+    """How many offsets it has, and that it was aborted, its header says, which is checked, too."""
+    batch = build_batch(
+        [Record(b"k", b"v", 5)] * 3, producer_id=1, producer_epoch=0, transactional=True
+    )
+    spoilt = bytearray(batch)
+    HEADER.pack_into(spoilt, 0, *read_header(batch)._replace(last_offset_delta=50))
+    log.entries.append(Entry(0, 2, bytes(spoilt)))
+    log.aborted.append(Aborted(1, 0, 3))
+    marker = transaction_marker(commit=False, coordinator_epoch=0, timestamp=5)
+    log.add(
+        build_batch(
+            [marker], base_offset=3, producer_id=1, producer_epoch=0, transactional=True,
+            control=True,
+        )
+    )  # fmt: skip
+    log.add(build_batch([Record(b"k", b"v", 5)] * 30, base_offset=4))
+    how = access(log, ("isolation.level", "read_committed"), fetch_bytes=10)
+    with pytest.raises(ReadError, match="batch at offset 0: its checksum is wrong"):
+        table(read_range(CANNED, 0, 34, how), how)
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_librdkafka_gives_no_damaged_record(log: CannedLog, codec: Codec) -> None:
     """By itself it looks at no checksum, and goes on behind what it can't read."""
