@@ -83,6 +83,14 @@ READING: tuple[Mutation, ...] = (
         tests=WAYS_TESTS,
     ),
     one(
+        "reading: librdkafka hands over records however large they are",
+        "memory that grows with the network",
+        READ,
+        "                self._rows_max = self._rows_of(batch.nbytes // len(records))\n",
+        "                self._rows_max = BATCH_ROWS\n",
+        tests=WAYS_TESTS,
+    ),
+    one(
         "reading: who leads is remembered by the topic's name alone",
         "under skip all rows of a topic that was made anew",
         CLIENT,

@@ -314,6 +314,15 @@ def test_damage_is_told_with_its_place(log: CannedLog) -> None:
     assert len(table(read_range(CANNED, 0, 4, how), how)) == 4
 
 
+def test_librdkafka_hands_over_as_many_bytes_at_once_as_are_asked_for(log: CannedLog) -> None:
+    for _ in range(300):
+        log.add(build_batch([Record(b"k", bytes(10_000), 5)], base_offset=log.end))
+    how = access(log, ("socket.keepalive.enable", "true"), fetch_bytes=200_000)
+    found = list(read_range(CANNED, 0, 300, how))
+    assert sum(batch.num_rows for batch in found) == 300
+    assert max(batch.nbytes for batch in found[1:]) <= 200_000
+
+
 def test_a_damaged_batch_of_an_aborted_transaction_hides_nothing(log: CannedLog) -> None:
     """How many offsets it has, and that it was aborted, its header says, which is checked, too."""
     batch = build_batch(
