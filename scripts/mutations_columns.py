@@ -19,6 +19,14 @@ TEST_WAYS = ("tests/pipelines/test_pipeline_ways.py",)
 TEST_RANGE = ("tests/pipelines/test_pipeline_wire_range.py",)
 
 COLUMNS: tuple[Mutation, ...] = (
+    one(
+        "columns: aborted batches are not held against their checksums",
+        "a header that is damaged decides where the range goes on",
+        ROWS,
+        "        elif is_aborted:\n",
+        "        elif False:\n",
+        tests=TEST_WAYS,
+    ),
     # -- records into columns ---------------------------------------------------------------------
     one(
         "columns: a window's first record is left out",
@@ -179,7 +187,7 @@ COLUMNS: tuple[Mutation, ...] = (
         "columns: a topic made anew goes on where the old one was",
         "records of two topics in one range",
         RANGE,
-        "        if self._is_another(lead.topic_id):\n",
+        "        if not is_meant(lead.topic_id, self._meant_id):\n",
         "        if False:\n",
         tests=TEST_RANGE,
     ),
@@ -195,7 +203,7 @@ COLUMNS: tuple[Mutation, ...] = (
         "columns: a log that is shorter than the range is waited for",
         "truncation",
         RANGE,
-        "        if bounds is None or bounds.end >= self._end:\n",
+        "        if bounds is None or bounds.end > self._rows.position:\n",
         "        if bounds is None or bounds.end >= 0:\n",
         tests=("tests/pipelines/test_pipeline_epochs.py",),
     ),

@@ -16,10 +16,12 @@ RANGE = "pipelines/reading/wire_range.py"
 READ = "pipelines/read_range.py"
 FENCE = "pipelines/fence.py"
 LISTING = "pipelines/listing.py"
+CONNECTION = "pipelines/intake/connection.py"
 LEADERS = "pipelines/reading/leaders.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 EPOCH_TESTS = (f"{_TESTS}epochs.py",)
+WAYS_TESTS = (f"{_TESTS}ways.py",)
 SOURCE_TESTS = (f"{_TESTS}source.py",)
 
 READING: tuple[Mutation, ...] = (
@@ -44,8 +46,64 @@ READING: tuple[Mutation, ...] = (
         "reading: metadata come from the first broker that answers",
         "it was cut off with its leader",
         CLIENT,
-        "            found = self._newest(told, topic, number, found)\n",
+        "            found = self._newest(told, topic, number, found, topic_id)\n",
         "            pass\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a shorter log is given up with what it still has",
+        "its leader shows less at first",
+        RANGE,
+        "        if bounds is None or bounds.end > self._rows.position:\n",
+        "        if bounds is None or bounds.end >= self._end:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: over librdkafka a shorter log is given up with what it still has",
+        "its leader shows less at first",
+        READ,
+        "        if not latest.why and latest.offset <= self.position:\n",
+        "        if not latest.why and latest.offset < self.end:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: librdkafka looks at no checksum",
+        "damaged records are rows",
+        CONNECTION,
+        '    "check.crcs": "true",',
+        '    "check.crcs": "false",',
+        tests=WAYS_TESTS,
+    ),
+    one(
+        "reading: librdkafka goes on behind a batch that it can't read",
+        "rows that are missing, or silence that does not say why",
+        READ,
+        "_HOPELESS = _UNKNOWN | _DAMAGED | {",
+        "_HOPELESS = _UNKNOWN | {",
+        tests=WAYS_TESTS,
+    ),
+    one(
+        "reading: librdkafka hands over records however large they are",
+        "memory that grows with the network",
+        READ,
+        "                self._rows_max = self._rows_of(batch.nbytes // len(records))\n",
+        "                self._rows_max = BATCH_ROWS\n",
+        tests=WAYS_TESTS,
+    ),
+    one(
+        "reading: who leads is remembered by the topic's name alone",
+        "under skip all rows of a topic that was made anew",
+        CLIENT,
+        "            and is_meant(known.topic_id, topic_id)\n",
+        "            and True\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a broker that tells of another topic is believed",
+        "it has not heard of the one that was planned",
+        CLIENT,
+        "        if may_be_known and isinstance(newest, Lead) and not rank(newest)[0]:\n",
+        "        if False:\n",
         tests=EPOCH_TESTS,
     ),
     one(

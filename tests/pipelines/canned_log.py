@@ -367,6 +367,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         session_id, session = self._session(node, request)
         if session is None:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        by_name = {bool(topic.topic) for topic in [*request.topics, *request.forgotten_topics_data]}
+        if len(by_name | {bool(topic) for topic, _, _ in session.wanted}) > 1:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
                 del session.wanted[forgotten.topic, forgotten.topic_id, number]

@@ -133,6 +133,17 @@ def test_a_log_that_a_newer_leader_has_shorter_is_loss(log: CannedLog, way: Any)
     assert rows(read_range(CANNED, 40, 60, lenient, Plan(end_epoch=1))) == []
 
 
+def test_what_a_shorter_log_still_has_is_read(log: CannedLog, way: Any) -> None:
+    """Its new leader shows less at first, until it knows what its followers have."""
+    write(log, 6, 1)
+    log.elect(1, 2, cut_at=30)
+    lenient = access(log, way, fail_on_data_loss=False)
+    for start in (0, 10):
+        log.lagging = 1
+        found = rows(read_range(CANNED, start, 60, lenient, Plan(end_epoch=1)))
+        assert found == [(offset, 1) for offset in range(start, 30)]
+
+
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("version", [11, 18])
 def test_an_election_in_the_middle_of_a_range_mixes_no_histories(
@@ -476,6 +487,59 @@ def test_the_planned_topic_is_read_and_no_other(log: CannedLog) -> None:
             forget_clients()
         with pytest.raises(TopicMadeAnewError):
             rows(read_range(CANNED, 0, 60, access(log), old))
+
+
+def test_a_client_that_was_kept_does_not_take_a_topic_made_anew_for_the_planned_one(
+    log: CannedLog,
+) -> None:
+    """Who led the old topic is remembered by its name. Under `skip` all of the new one was lost."""
+    write(log, 6, 1)
+    for how in (access(log), access(log, fail_on_data_loss=False)):
+        for _ in range(2):
+            planned = Plan(uuid_text(log.topic_id), 1, 1)
+            assert len(rows(read_range(CANNED, 0, 60, how, planned))) == 60
+            assert wire_module._idle, "a client is kept"
+            log.topic_id = bytes(reversed(log.topic_id))
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+def test_a_broker_that_has_not_heard_of_the_planned_topic_yet_is_not_believed(
+    log: CannedLog, *, is_led: bool
+) -> None:
+    """It names one that was deleted; only where nobody knows the planned one it is gone."""
+    write(log, 6, 1)
+    planned = Plan(uuid_text(log.topic_id), 1, 1)
+    log.ids_on[0] = bytes(reversed(log.topic_id))
+    log.leader = 1 if is_led else -1
+    log.cut_off[0] = CutOff(epoch=7, readable=60)
+    lenient = access(log, fail_on_data_loss=False, silence_ms_max=8_000 if is_led else 400)
+    if is_led:
+        assert len(rows(read_range(CANNED, 0, 60, lenient, planned))) == 60
+        return
+    with pytest.raises(ReadError, match=f"with id {planned.topic_id}"):
+        rows(read_range(CANNED, 0, 60, lenient, planned))
+    log.ids_on[1] = log.ids_on[0]
+    assert rows(read_range(CANNED, 0, 60, lenient, planned)) == []
+
+
+def test_a_topic_whose_id_is_told_only_now_is_the_same(log: CannedLog) -> None:
+    """A cluster that is brought to Kafka 2.8 begins to tell ids while its leaders move."""
+    write(log, 6, 1)
+    with_id, without = log.topic_id, bytes(16)
+    lenient = access(log, fail_on_data_loss=False)
+    for before, after, plan in ((without, with_id, None), (with_id, without, uuid_text(with_id))):
+        log.topic_id = before
+        client = WireClient(lenient.client)
+        reading = wire_module._Reading(
+            client, CANNED, RangeRows(CANNED, 0, 60, lenient), lenient, Plan(plan, 1, 1)
+        )
+        assert not rows(reading._take(reading._next()))  # the columns are not full
+        log.topic_id = after
+        log.refusals.append((0, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        client.take(10)
+        assert len(rows(reading.batches())) == 60
+        assert not reading.is_held, "some of it was asked for by name"
+        client.close()
 
 
 def test_brokers_with_an_old_fetch_are_read_over_librdkafka(

@@ -312,3 +312,54 @@ def test_damage_is_told_with_its_place(log: CannedLog) -> None:
     with pytest.raises(ReadError, match=r"offset 3: .*more than 16777216 bytes.*maxBytesPerFetch"):
         table(read_range(CANNED, 0, 4, small), small)
     assert len(table(read_range(CANNED, 0, 4, how), how)) == 4
+
+
+def test_librdkafka_hands_over_as_many_bytes_at_once_as_are_asked_for(log: CannedLog) -> None:
+    for _ in range(300):
+        log.add(build_batch([Record(b"k", bytes(10_000), 5)], base_offset=log.end))
+    how = access(log, ("socket.keepalive.enable", "true"), fetch_bytes=200_000)
+    found = list(read_range(CANNED, 0, 300, how))
+    assert sum(batch.num_rows for batch in found) == 300
+    assert max(batch.nbytes for batch in found[1:]) <= 200_000
+
+
+def test_a_damaged_batch_of_an_aborted_transaction_hides_nothing(log: CannedLog) -> None:
+    """How many offsets it has, and that it was aborted, its header says, which is checked, too."""
+    batch = build_batch(
+        [Record(b"k", b"v", 5)] * 3, producer_id=1, producer_epoch=0, transactional=True
+    )
+    spoilt = bytearray(batch)
+    HEADER.pack_into(spoilt, 0, *read_header(batch)._replace(last_offset_delta=50))
+    log.entries.append(Entry(0, 2, bytes(spoilt)))
+    log.aborted.append(Aborted(1, 0, 3))
+    marker = transaction_marker(commit=False, coordinator_epoch=0, timestamp=5)
+    log.add(
+        build_batch(
+            [marker], base_offset=3, producer_id=1, producer_epoch=0, transactional=True,
+            control=True,
+        )
+    )  # fmt: skip
+    log.add(build_batch([Record(b"k", b"v", 5)] * 30, base_offset=4))
+    how = access(log, ("isolation.level", "read_committed"), fetch_bytes=10)
+    with pytest.raises(ReadError, match="batch at offset 0: its checksum is wrong"):
+        table(read_range(CANNED, 0, 34, how), how)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_librdkafka_gives_no_damaged_record(log: CannedLog, codec: Codec) -> None:
+    """By itself it looks at no checksum, and goes on behind what it can't read."""
+    log.add(build_batch([Record(b"k", b"v", 5)] * 3))
+    log.add(build_batch([Record(b"k", b"v" * 99, 5)] * 3, base_offset=3, codec=codec))
+    log.add(build_batch([Record(b"k", b"v", 5)] * 3, base_offset=6))
+    batch = log.entries[1].data
+    log.entries[1] = Entry(3, 5, batch[:-30] + bytes([batch[-30] ^ 1]) + batch[-29:])
+    how = access(log, ("socket.keepalive.enable", "true"))
+    with pytest.raises(ReadError, match=r"canned-0: MessageSet at offset 3 .*CRC32C"):
+        table(read_range(CANNED, 0, 9, how), how)
+    assert len(table(read_range(CANNED, 0, 3, how), how)) == 3, "what lies before is sound"
+    careless = access(log, ("check.crcs", "false"))
+    if codec is Codec.NONE:
+        assert len(table(read_range(CANNED, 0, 9, careless), careless)) == 9, "as it was asked for"
+    else:
+        with pytest.raises(ReadError, match=r"canned-0: Decompression"):
+            table(read_range(CANNED, 0, 9, careless), careless)

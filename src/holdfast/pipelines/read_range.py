@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 BATCH_ROWS = 10_000
+FIRST_ROWS = 100  # of a range, whose records' size is not known
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
 GONE_S = 30.0  # a topic whose records do not come for so long is looked for
@@ -58,7 +59,9 @@ _UNKNOWN = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 }
 _CUT = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")  # noqa: SLF001
-_HOPELESS = _UNKNOWN | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+# What the client says of a batch that it can't read, before it goes on behind it, if it does.
+_DAMAGED = {KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED}  # noqa: SLF001
+_HOPELESS = _UNKNOWN | _DAMAGED | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 log = logging.getLogger(__name__)
 
 
@@ -201,6 +204,7 @@ class _Reading:
         self.plan = plan
         self._process = os.getpid()
         self._last_epoch = -1  # of the last record that came
+        self._rows_max = FIRST_ROWS
         self._fetched = FetchedOffsets() if fetched is None else fetched
         self._seen = self._fetched.of(partition)
 
@@ -213,10 +217,12 @@ class _Reading:
         while self.position < self.end:
             if os.getpid() != self._process:
                 raise ReadError(f"{self.partition}: the client is that of the process that forked")
-            messages = self.consumer.consume(min(BATCH_ROWS, self.end - self.position), POLL_S)
+            messages = self.consumer.consume(min(self._rows_max, self.end - self.position), POLL_S)
             records = self._sift(messages)
             if records:
-                yield to_arrow(records, self.partition, with_headers=self.access.headers)
+                batch = to_arrow(records, self.partition, with_headers=self.access.headers)
+                self._rows_max = self._rows_of(batch.nbytes // len(records))
+                yield batch
             if records or self._has_come_on():
                 deadline = time.monotonic() + silence_s_max
                 look_at = deadline - silence_s_max + look_s
@@ -225,6 +231,13 @@ class _Reading:
                 look_at = time.monotonic() + look_s
             if time.monotonic() > deadline and self.position < self.end:
                 raise self.access.silent(self.partition, self.position, self.end)
+
+    def _rows_of(self, record_bytes: int) -> int:
+        """Return how many records to take at once, of which the last ones had that size.
+
+        The client hands over what came in a moment, and its queue is filled meanwhile.
+        """
+        return min(max(self.access.fetch_bytes // max(record_bytes, 1), 1), BATCH_ROWS)
 
     def _has_come_on(self) -> bool:
         """Return whether more was fetched, though nothing of it gave a row."""
@@ -282,12 +295,12 @@ class _Reading:
 
         Usually a new leader's high watermark lags for a moment: its answer about the log's end
         comes when it is sure (KIP-207), so ask for that, and go on reading. A log that really is
-        shorter has lost the rest.
+        shorter has lost the rest, once all that it has was read.
         """
         if self.position >= self.end:
             return
         _, latest = self._ends()
-        if not latest.why and latest.offset < self.end:
+        if not latest.why and latest.offset <= self.position:
             self._is_shorter(latest)
 
     def _is_shorter(self, latest: Told) -> None:

@@ -22,6 +22,7 @@ GROUP_ID = "holdfast-reader"  # the client demands a name even from those that j
 
 # Bounded, whatever the log holds: librdkafka's default of 64 MB a partition is a lot for a worker.
 _DEFAULTS = {
+    "check.crcs": "true",  # as Java's client; librdkafka's default takes damaged records for sound
     "queued.max.messages.kbytes": "16384",
     "fetch.wait.max.ms": "100",
     "fetch.error.backoff.ms": "100",

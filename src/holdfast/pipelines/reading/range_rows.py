@@ -154,6 +154,8 @@ class RangeRows:
         is_aborted = told.covers(header)
         if header.is_control:
             told.end(header, body_of(data, batch, self._inflated_max))
+        elif is_aborted:
+            checked_end(data, batch)  # its header decides where the range goes on
         return not header.is_control and not is_aborted
 
     def rest(self) -> Iterator[pa.RecordBatch]:

@@ -112,17 +112,28 @@ class WireClient:
 
         Who tells of an epoch before `least_epoch`, or before one that was told already, was cut off
         from the cluster, and so was the leader that it names: then all brokers are asked. The least
-        is that of the topic with `topic_id`: another one of its name begins at 0.
+        is that of the topic with `topic_id`: another one of its name begins at 0. Who tells of that
+        other one may not have heard of the one that is meant: its lead is returned only where each
+        broker answers, and none knows that.
         """
         self._check_process()
         least = Least(least_epoch, topic_id)
         known = self._leads.get((topic, number))
-        if known is not None and not refresh and not _is_older(known, least):
+        if (
+            known is not None
+            and not refresh
+            and is_meant(known.topic_id, topic_id)
+            and not _is_older(known, least)
+        ):
             return known
         told = self._driver.metadata([topic])
         found = _lead(told, topic, number)
-        if isinstance(found, NoLeaderError) or _is_older(found, least, known):
-            found = self._newest(told, topic, number, found)
+        if (
+            isinstance(found, NoLeaderError)
+            or not is_meant(found.topic_id, topic_id)
+            or _is_older(found, least, known)
+        ):
+            found = self._newest(told, topic, number, found, topic_id)
         if isinstance(found, NoLeaderError):
             raise found
         if _is_older(found, least, known):
@@ -135,16 +146,35 @@ class WireClient:
         return found
 
     def _newest(
-        self, told: MetadataResponse, topic: str, number: int, first: Lead | NoLeaderError
+        self,
+        told: MetadataResponse,
+        topic: str,
+        number: int,
+        first: Lead | NoLeaderError,
+        topic_id: str | None,
     ) -> Lead | NoLeaderError:
-        """Ask the brokers that are named; return what is known of the newest epoch."""
-        newest = first
+        """Ask the brokers that are named; return what is known of the newest epoch.
+
+        What is told of the topic that is meant counts before what is told of another one.
+        """
+
+        def rank(found: Lead | NoLeaderError) -> tuple[bool, int]:
+            if isinstance(found, NoLeaderError):
+                return False, -2
+            return is_meant(found.topic_id, topic_id), found.epoch
+
+        newest, may_be_known = first, False
         for one in all_told(self._driver, told.brokers, [topic]):
             found = None if one is None else _lead(one, topic, number)
-            if isinstance(found, Lead) and (
-                isinstance(newest, NoLeaderError) or found.epoch > newest.epoch
-            ):
+            if isinstance(found, Lead) and rank(found) > rank(newest):
                 newest = found
+            may_be_known = may_be_known or one is None or _knows(one, topic, topic_id)
+        if may_be_known and isinstance(newest, Lead) and not rank(newest)[0]:
+            return NoLeaderError(
+                f"{topic}-{number}: who leads it is told of another topic of its name, and not of "
+                f"the one with id {topic_id}",
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            )
         return newest
 
     def is_gone(self, topic: str) -> bool:
@@ -264,10 +294,23 @@ def _lead(told: MetadataResponse, topic: str, number: int) -> Lead | NoLeaderErr
     return NoLeaderError(f"{name}: {error_name(code)}", code)
 
 
+def is_meant(found: bytes, topic_id: str | None) -> bool:
+    """Return whether it may be the id of the topic that is meant: not each broker tells ids."""
+    return topic_id is None or found == NULL_UUID or uuid_text(found) == topic_id
+
+
+def _knows(told: MetadataResponse, topic: str, topic_id: str | None) -> bool:
+    """Return whether a broker knows the topic that is meant, whoever leads it."""
+    return any(
+        one.name == topic and not one.error_code and is_meant(one.topic_id, topic_id)
+        for one in told.topics
+    )
+
+
 def _is_older(found: Lead, least: Least, known: Lead | None = None) -> bool:
     """Return whether a leader is one of before. Epochs of another topic say nothing of this one."""
-    is_meant = least.topic_id in {None, uuid_text(found.topic_id)}
-    least_epoch = least.epoch if is_meant else -1
+    is_known = least.topic_id in {None, uuid_text(found.topic_id)}
+    least_epoch = least.epoch if is_known else -1
     if known is not None and known.topic_id == found.topic_id:
         least_epoch = max(least_epoch, known.epoch)
     return 0 <= found.epoch < least_epoch

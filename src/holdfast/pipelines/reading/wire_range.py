@@ -29,7 +29,7 @@ from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.history import History
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.way import Client
-from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient
+from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient, is_meant
 from holdfast.wire.errors import ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.uuids import NULL_UUID, uuid_text
@@ -122,7 +122,7 @@ class _Reading:
         self._fetch_bytes = access.fetch_bytes
         self._is_stale = False  # who leads has to be asked for anew
         self._replica: int | None = None  # that the leader prefers us to read from
-        self._topic_id: bytes | None = None  # of what was read until now
+        self._meant_id = plan.topic_id  # or of what was read until now; None: nobody told one
         self.is_held = True  # all that came was asked for by the topic's id
         self._trouble = ""
         self._unknown_since_s: float | None = None
@@ -208,10 +208,10 @@ class _Reading:
             *partition,
             refresh=self._is_stale,
             least_epoch=self._history.least_epoch,
-            topic_id=self._plan.topic_id,
+            topic_id=self._meant_id,
         )
         self._is_stale = False
-        if self._is_another(lead.topic_id):
+        if not is_meant(lead.topic_id, self._meant_id):
             self._rows.position = self._end
             if self._access.fail_on_data_loss and self._plan.topic_id is not None:
                 ids = self._plan.topic_id, uuid_text(lead.topic_id)
@@ -226,13 +226,6 @@ class _Reading:
         last_epoch = self._history.last_epoch if self._replica is None else -1
         place = From(position, last_epoch=last_epoch)
         self._asking_by_id = self._client.ask(lead, node, asked, place, self._fetch_bytes)
-
-    def _is_another(self, topic_id: bytes) -> bool:
-        """Return whether it is not the topic's id that was planned, or read until now."""
-        if self._topic_id is not None:
-            return topic_id != self._topic_id
-        planned = self._plan.topic_id
-        return planned is not None and topic_id != NULL_UUID and uuid_text(topic_id) != planned
 
     def _pause(self, trouble: str) -> None:
         """Let a moment pass before the leader is looked for again; it may be another one then."""
@@ -256,7 +249,8 @@ class _Reading:
         if following <= position:
             raise self._broken(f"offset {position} is asked for, and batches before it come")
         self._history.read(found.batches)
-        self._topic_id = self._lead.topic_id
+        if self._meant_id is None and self._lead.topic_id != NULL_UUID:
+            self._meant_id = uuid_text(self._lead.topic_id)
         self.is_held = self.is_held and self._asked_by_id
         is_last = following >= self._end or found.is_old or found.trouble
         if not is_last:
@@ -295,10 +289,10 @@ class _Reading:
         """The end of the partition was met. Before `end` either the log is short, or we are early.
 
         Usually a new leader's high watermark lags for a moment, so the log's end is asked for. A
-        log that really is shorter has lost the rest.
+        log that really is shorter has lost the rest, once all that it has was read.
         """
         bounds = self._client.log_bounds(*self._partition, self._lead)
-        if bounds is None or bounds.end >= self._end:
+        if bounds is None or bounds.end > self._rows.position:
             return  # the range's deadline bounds this
         self._is_shorter(bounds)
 
