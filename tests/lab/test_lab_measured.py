@@ -102,7 +102,11 @@ def test_bytes_between_brokers_are_those_of_who_dialled() -> None:
         '0 0 127.0.0.1:5004 127.0.0.1:7000 users:(("python",pid=11,fd=9)) bytes_received:9',
         f"0 0 127.0.0.1:5005 127.0.0.1:9092 {rest} bytes_received:9",
     ]
-    assert between(lines, brokers) == {(0, 1): 1005, (1, 0): 0}
+    assert between(lines, brokers) == {
+        (0, "127.0.0.1:5000", 1): 1000,
+        (0, "127.0.0.1:5001", 1): 5,
+        (1, "127.0.0.1:5002", 0): 0,
+    }
 
 
 @pytest.mark.process
@@ -122,11 +126,13 @@ def test_the_kernel_counts_what_one_broker_sends_another() -> None:
 
 
 def test_what_an_ended_connection_has_got_is_not_counted() -> None:
-    """Another one that was opened in its place has begun at nought."""
-    before = Counter({(0, 1): 100, (1, 0): 5})
-    assert grown(before, Counter({(0, 1): 100, (1, 0): 45, (2, 0): 7})) == 47
-    assert grown(before, Counter({(0, 1): 90, (1, 0): 500})) is None
-    assert grown(before, Counter({(0, 1): 900})) is None
+    """Another one that was opened in its place has begun at nought, and may have got more since."""
+    old, other, new, third = (0, "a:1", 1), (1, "b:1", 0), (0, "a:2", 1), (2, "c:1", 0)
+    before = Counter({old: 100, other: 5})
+    assert grown(before, Counter({old: 100, other: 45, third: 7})) == 47
+    assert grown(before, Counter({old: 90, other: 500})) is None
+    assert grown(before, Counter({old: 900})) is None
+    assert grown(before, Counter({new: 900, other: 5})) is None
     assert grown(None, before) is None
     assert grown(before, None) is None
 
