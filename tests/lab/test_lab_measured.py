@@ -14,7 +14,10 @@ from tests.lab.checked import Scene
 
 from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.history import Acknowledged, Delivered, Send
+from holdfast.lab.run import Run
+from holdfast.lab.scenarios import busy_topic, throughput
 from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
+from holdfast.lab.scenarios.networks import broker_isolated
 from holdfast.lab.scenarios.replication_price import latencies
 from holdfast.lab.steps.measures import between, bytes_between, grown, spell_of
 
@@ -99,7 +102,11 @@ def test_bytes_between_brokers_are_those_of_who_dialled() -> None:
         '0 0 127.0.0.1:5004 127.0.0.1:7000 users:(("python",pid=11,fd=9)) bytes_received:9',
         f"0 0 127.0.0.1:5005 127.0.0.1:9092 {rest} bytes_received:9",
     ]
-    assert between(lines, brokers) == {(0, 1): 1005, (1, 0): 0}
+    assert between(lines, brokers) == {
+        (0, "127.0.0.1:5000", 1): 1000,
+        (0, "127.0.0.1:5001", 1): 5,
+        (1, "127.0.0.1:5002", 0): 0,
+    }
 
 
 @pytest.mark.process
@@ -119,10 +126,162 @@ def test_the_kernel_counts_what_one_broker_sends_another() -> None:
 
 
 def test_what_an_ended_connection_has_got_is_not_counted() -> None:
-    """Another one that was opened in its place has begun at nought."""
-    before = Counter({(0, 1): 100, (1, 0): 5})
-    assert grown(before, Counter({(0, 1): 100, (1, 0): 45, (2, 0): 7})) == 47
-    assert grown(before, Counter({(0, 1): 90, (1, 0): 500})) is None
-    assert grown(before, Counter({(0, 1): 900})) is None
+    """Another one that was opened in its place has begun at nought, and may have got more since."""
+    old, other, new, third = (0, "a:1", 1), (1, "b:1", 0), (0, "a:2", 1), (2, "c:1", 0)
+    before = Counter({old: 100, other: 5})
+    assert grown(before, Counter({old: 100, other: 45, third: 7})) == 47
+    assert grown(before, Counter({old: 90, other: 500})) is None
+    assert grown(before, Counter({old: 900})) is None
+    assert grown(before, Counter({new: 900, other: 5})) is None
     assert grown(None, before) is None
     assert grown(before, None) is None
+
+
+class Measured:
+    """As much of a run as looks on a starved machine do: what is late is noted as such."""
+
+    def __init__(self, *leaders: int) -> None:
+        self.replicas = {p: (p % 2, 1 - p % 2) for p in range(len(leaders))}
+        self.partitions, self.topic = range(len(leaders)), "foo"
+        self.parameters = SimpleNamespace(servers=None, noticed_s=1.0)
+        self.cluster = SimpleNamespace(broker_ids=(0, 1))
+        self.view = SimpleNamespace(
+            partitions={
+                p: SimpleNamespace(leader=leader, leader_epoch=0, replicas=list(self.replicas[p]))
+                for p, leader in enumerate(leaders)
+            }
+        )
+        self.tables: list[Any] = []
+        self.failed: list[str] = []  # whatever the machine was like
+        self.late: list[str] = []  # excused where it starved the nodes
+        self.started: list[dict[str, Any]] = []
+        self.events = 0  # that whoever is started sends, and is told are kept
+        self.expected: list[str] = []
+
+    @property
+    def as_run(self) -> Run:
+        return cast("Run", self)
+
+    def check(self, name: str, _want: str, _seen: str, *, kept: bool, late: bool = False) -> bool:
+        if not kept:
+            (self.late if late else self.failed).append(name)
+        return kept
+
+    def expect(self, when: str, *_: Any) -> bool:
+        self.expected.append(when)
+        return True
+
+    def expect_flow(self, *_: Any) -> bool:
+        return False
+
+    def start_producer(self, *_: Any, **flags: Any) -> Any:
+        self.started.append(flags)
+        tail: Any = SimpleNamespace(count=lambda _kind: self.events)
+        tail.poll = lambda: tail
+        return SimpleNamespace(tail=tail, wait=self._wait)
+
+    def _wait(self, bound_s: float = 60.0) -> None:
+        self.started[-1]["bound_s"] = bound_s
+
+    def start_raw(self) -> None: ...
+
+    def start_readers(self, **_: Any) -> None: ...
+
+    def make_topic(self) -> None: ...
+
+    def must_flow(self, _worker: Any) -> None: ...
+
+    def steady(self, _worker: Any) -> None: ...
+
+
+def sized(monkeypatch: pytest.MonkeyPatch, run: Measured) -> None:
+    sizes = {(node, p): 100 for p in run.partitions for node in (0, 1)}
+    monkeypatch.setattr(busy_topic, "replica_sizes", lambda _: sizes)
+
+
+@pytest.mark.parametrize("leaders", [(0, 1, 0, 1), (0, 0, 0, 0)], ids=["as placed", "fenced once"])
+def test_leaders_that_a_slow_machine_has_moved_are_not_placed_unevenly(
+    monkeypatch: pytest.MonkeyPatch, leaders: tuple[int, ...]
+) -> None:
+    """Goal: a broker whose session ended while the machine starved it leads nothing: late."""
+    run = Measured(*leaders)
+    sized(monkeypatch, run)
+    busy_topic.measure(run.as_run)
+    assert run.failed == []
+    assert run.late == ([] if len(set(leaders)) == 2 else [busy_topic.LED_BYTES])
+    assert run.expected == ["in peace"], "that those lead who should, is a check of its own"
+
+
+def test_leaders_that_are_placed_on_one_broker_are_excused_by_no_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Measured(0, 0, 0, 0)
+    run.replicas = dict.fromkeys(run.partitions, (0, 1))
+    sized(monkeypatch, run)
+    busy_topic.measure(run.as_run)
+    assert run.failed == [busy_topic.LEADERS]
+    assert run.late == [busy_topic.LED_BYTES]
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_slow_filling_is_no_uneven_load(monkeypatch: pytest.MonkeyPatch, short: int) -> None:
+    """Goal: the wait for it ends sooner than its events are given up, and one that is not there is
+    said before bytes are held against each other.
+    """
+    run = Measured(0, 1, 0, 1)
+    sized(monkeypatch, run)
+    run.events = busy_topic.EACH * 4 - short
+    busy_topic.load(run.as_run)
+    filling = run.started[0]
+    assert filling["delivery_timeout_ms"] > 1000 * filling["bound_s"]
+    assert run.late == [busy_topic.FILLED] * short
+    assert run.failed == []
+
+
+def test_a_producer_of_a_dozen_gives_nothing_up_before_the_wait_for_all_is_over() -> None:
+    """Goal: too slow a machine is a run that could not be made. Each is waited for in its turn."""
+    run = Measured(0)
+    throughput.start(run.as_run, 1)
+    bound_s = throughput.PRODUCERS * throughput.SEND_S
+    assert run.started[0]["delivery_timeout_ms"] >= 1000 * bound_s
+
+
+@pytest.mark.parametrize(("short", "late"), [(0, 0), (1, 1)])
+def test_what_producers_never_sent_is_not_acknowledged(short: int, late: int) -> None:
+    """Goal: all that had to be sent is counted, not all that was."""
+    run = Measured(0)
+    run.events = throughput.EVENTS_MAX - short
+    senders = [throughput.start(run.as_run, number) for number in (1, 2)]
+    assert throughput.expect_taken(run.as_run, senders) == 2 * run.events
+    assert (run.failed, len(run.late)) == ([], late)
+
+
+@pytest.mark.parametrize(
+    ("processed", "taken_away", "kept"),
+    [(10, 0, True), (10, 2, True), (11, 0, False), (11, 1, True), (9, 0, False), (9, 1, False)],
+)
+def test_a_group_in_peace_does_nothing_twice(processed: int, taken_away: int, kept: bool) -> None:
+    """Goal: of a repeat the excuse is a partition that was lost since, not while they began."""
+    told = SimpleNamespace(processed=Counter({0: processed}), revocations=5 + taken_away)
+    group: Any = SimpleNamespace(all=[SimpleNamespace(told=told)])
+    run = Measured(0)
+    throughput.expect_once(run.as_run, group, 10, 5)
+    assert (not run.late) is kept
+
+
+@pytest.mark.parametrize("servers", [None, "there:9092"], ids=["the lab's own", "elsewhere"])
+def test_a_leader_that_is_cut_off_too_late_is_late_in_all(
+    monkeypatch: pytest.MonkeyPatch, servers: str | None
+) -> None:
+    """Goal: the epoch of a leader that a starved controller has not replaced is no other failure.
+
+    Elsewhere leadership may go back by itself, at any moment.
+    """
+    cut_off = SimpleNamespace(begin=lambda: None, end=lambda: None)
+    monkeypatch.setattr(broker_isolated, "CutOff", lambda *_: cut_off)
+    monkeypatch.setattr(broker_isolated, "elect_preferred", lambda *_: None)
+    run = Measured(0, 1)
+    run.parameters.servers = servers
+    broker_isolated.steps(run.as_run)
+    assert (run.failed, run.late) == ([], ["leader epoch"])
+    assert ("1 leads no more" in run.expected) is (servers is None)

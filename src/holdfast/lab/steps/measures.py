@@ -18,7 +18,8 @@ from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
-Received = Counter[tuple[int, int]]  # bytes, by who dialled and who was dialled
+# Bytes by connection: who dialled from which address, and who was dialled.
+Received = Counter[tuple[int, str, int]]
 _RECEIVED = re.compile(r"\bbytes_received:(\d+)")
 _OWNER = re.compile(r"\bpid=(\d+)")
 
@@ -45,8 +46,8 @@ def replica_sizes(run: Run) -> dict[tuple[int, int], int]:
 def bytes_between(run: Run) -> Received | None:
     """Return what each broker has received so far over connections to another's port.
 
-    By who dialled and who was dialled: followers dial leaders, and fetch. Counted by the kernel,
-    for connections that are open; None: this system has no `ss`.
+    By connection: followers dial leaders, and fetch. Counted by the kernel, for connections that
+    are open; None: this system has no `ss`.
     """
     command = shutil.which("ss")
     if command is None:
@@ -60,31 +61,31 @@ def bytes_between(run: Run) -> Received | None:
 
 def grown(before: Received | None, after: Received | None) -> int | None:
     """Return how much more has come; None: not counted, as of connections that have ended since."""
-    if before is None or after is None or any(after[pair] < before[pair] for pair in before):
+    if before is None or after is None or any(after[each] < before[each] for each in before):
         return None
     return after.total() - before.total()
 
 
 def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Received:
-    """Sum up what `ss` says, a connection a line, of those from one broker to another."""
+    """Return what `ss` says, a connection a line, of those from one broker to another."""
     by_pid = {node.pid: node.id for node in brokers}
     by_address = {node.address: node.id for node in brokers}
     found: Received = Counter()
-    for dialler, peer, count in _connections(lines):
+    for dialler, own, peer, count in _connections(lines):
         if dialler in by_pid and peer in by_address:
-            found[by_pid[dialler], by_address[peer]] += count
+            found[by_pid[dialler], own, by_address[peer]] += count
     return found
 
 
-def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, int]]:
-    """Yield each connection's process, the address of its other end, and the bytes it has got."""
+def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, str, int]]:
+    """Yield each connection's process, the addresses of its ends, and the bytes it has got."""
     for line in lines:
         words, owner = line.split(), _OWNER.search(line)
         received = _RECEIVED.search(line)
         if len(words) >= 4 and owner is not None:
             # A JVM's sockets are of IPv6, whoever they talk to.
             peer = words[3].replace("[::ffff:", "").replace("]", "")
-            yield int(owner[1]), peer, 0 if received is None else int(received[1])
+            yield int(owner[1]), words[2], peer, 0 if received is None else int(received[1])
 
 
 def figures(took: list[float]) -> list[str]:

@@ -32,13 +32,15 @@ def steps(run: Run) -> None:
     cut_off.begin()
     run.expect(f"{leader} is cut off", without(run.replicas, {leader}), run.parameters.noticed_s)
     now = run.view.partitions[PARTITION].leader_epoch
-    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch, late=True)
     if run.expect_flow(raw, GOES_ON, SETTLE_S):
         run.expect_flow(producer, f"{leader} is cut off: the reliable producer", AGAIN_S)
         expect_consumed(run, reader, f"{leader} is cut off")
     cut_off.end()
     run.expect(f"{leader} is back, and in sync again", whole(run.replicas), AGAIN_S)
-    run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
+    if run.parameters.servers is None:
+        # A cluster elsewhere may have given leadership back by itself, by auto.leader.rebalance.
+        run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
     elect_preferred(run, producer)
     run.steady(producer)
 
