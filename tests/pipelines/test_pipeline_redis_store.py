@@ -214,7 +214,7 @@ def test_a_driver_that_was_replaced_writes_nothing_nor_do_its_tasks(url: str, re
 def test_an_owner_that_the_server_has_forgotten_writes_nothing(url: str, redis: Redis) -> None:
     """Goal: who took a query over before the server came back from a copy is no owner of it."""
     opened(url)
-    copy = redis.hgetall(query_name("q"))
+    copy: Any = redis.hgetall(query_name("q"))
     before = opened(url)
     late = before.task(0)
     redis.hset(query_name("q"), mapping=copy)
