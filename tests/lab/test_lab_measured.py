@@ -14,6 +14,7 @@ from tests.lab.checked import Scene
 
 from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.history import Acknowledged, Delivered, Send
+from holdfast.lab.parameters import GROUP_SESSION
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios import busy_topic, throughput
 from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
@@ -267,6 +268,17 @@ def test_a_group_in_peace_does_nothing_twice(processed: int, taken_away: int, ke
     run = Measured(0)
     throughput.expect_once(run.as_run, group, 10, 5)
     assert (not run.late) is kept
+
+
+def test_members_give_no_connection_up_on_which_a_commit_waits() -> None:
+    """Goal: no offset goes back because a client sent a commit again, and the first came last.
+
+    Seen: heartbeats half a second apart, a commit of four seconds, and three copies of it in the
+    log, the last one behind two later ones. librdkafka waits for two intervals.
+    """
+    config = throughput.SCENARIO.defaults.node_config
+    assert 2 * int(config[throughput.HEARTBEAT]) >= 10_000
+    assert int(config[throughput.HEARTBEAT]) < int(config[GROUP_SESSION])
 
 
 @pytest.mark.parametrize("servers", [None, "there:9092"], ids=["the lab's own", "elsewhere"])
