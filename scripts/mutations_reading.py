@@ -91,6 +91,14 @@ READING: tuple[Mutation, ...] = (
         tests=WAYS_TESTS,
     ),
     one(
+        "reading: a consumer is kept for whatever has a topic's name",
+        "it waits for a leader of an epoch that the new one will not have for years",
+        READ,
+        "    if kept.knows_another(partition.topic, plan.topic_id):\n",
+        "    if False:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
         "reading: who leads is remembered by the topic's name alone",
         "under skip all rows of a topic that was made anew",
         CLIENT,

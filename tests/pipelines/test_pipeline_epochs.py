@@ -502,6 +502,18 @@ def test_a_client_that_was_kept_does_not_take_a_topic_made_anew_for_the_planned_
             log.topic_id = bytes(reversed(log.topic_id))
 
 
+def test_a_consumer_that_was_kept_does_not_wait_for_a_topic_that_is_gone(log: CannedLog) -> None:
+    """It ignores leaders of older epochs than it has seen, and the new topic's begin at 0."""
+    log.epoch = 5
+    write(log, 3, 5)
+    how = access(log, WAYS["librdkafka"])
+    assert len(rows(read_range(CANNED, 0, 30, how, Plan(uuid_text(log.topic_id), 5, 5)))) == 30
+    assert read_module._idle, "a consumer is kept"
+    log.topic_id, log.epoch, log.entries = bytes(reversed(log.topic_id)), 0, []
+    write(log, 3, 0)
+    assert len(rows(read_range(CANNED, 0, 30, how, Plan(uuid_text(log.topic_id), 0, 0)))) == 30
+
+
 @pytest.mark.parametrize("is_led", [True, False])
 def test_a_broker_that_has_not_heard_of_the_planned_topic_yet_is_not_believed(
     log: CannedLog, *, is_led: bool

@@ -89,6 +89,14 @@ class FetchedOffsets:
 class _Consumer(NamedTuple):
     client: Any
     fetched: FetchedOffsets
+    ids: dict[str, str]  # of topics that it has read, where they were planned
+
+    def knows_another(self, topic: str, topic_id: str | None) -> bool:
+        """Return whether it has read another topic of that name; note which one it reads now.
+
+        It keeps the epoch of that one's leader, and waits for one that is newer.
+        """
+        return topic_id is not None and self.ids.setdefault(topic, topic_id) != topic_id
 
     def close(self) -> None:
         self.client.close()
@@ -146,6 +154,10 @@ def librdkafka_range(
     So nothing that it yields is certain to be of the plan's topic.
     """
     kept, process = _idle.pop(access, None) or _opened(access), os.getpid()
+    if kept.knows_another(partition.topic, plan.topic_id):
+        kept.close()
+        kept = _opened(access)
+        kept.knows_another(partition.topic, plan.topic_id)
     consumer = kept.client
     whole, is_empty = False, True
     try:
@@ -179,7 +191,7 @@ def _opened(access: Access) -> _Consumer:
         every_ms = str(min(max(access.silence_ms_max // 5, 100), 10_000))
         settings["statistics.interval.ms"] = every_ms
         callbacks["stats_cb"] = fetched
-    return _Consumer(open_consumer((*settings.items(), *access.client), **callbacks), fetched)
+    return _Consumer(open_consumer((*settings.items(), *access.client), **callbacks), fetched, {})
 
 
 class _Reading:
