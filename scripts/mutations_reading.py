@@ -275,6 +275,14 @@ READING: tuple[Mutation, ...] = (
         tests=EPOCH_TESTS,
     ),
     one(
+        "reading: a batch's limit knows no turns",
+        "partitions that wait for good",
+        "pipelines/offsets.py",
+        "        turn = sum(start.values()) % len(waiting)\n",
+        "        turn = 0\n",
+        tests=(f"{_TESTS}limit.py",),
+    ),
+    one(
         "reading: epochs of a topic that is no more count",
         "the new one has no leader",
         LEADERS,

@@ -340,6 +340,27 @@ def test_no_record_that_late_is_an_error_unless_told_otherwise() -> None:
     ], "for an end"
 
 
+def test_what_comes_while_a_time_is_asked_for_is_not_passed_over() -> None:
+    """It is late enough: who begins at the end for want of such a record begins before it."""
+    here = Partition("t", 0)
+
+    class Written(Facts):
+        def at_times(self, times: Mapping[Partition, int]) -> Offsets:
+            found = super().at_times(times)
+            self.end[here], self.at[here] = 12, 9
+            return found
+
+    facts = Written(p0=9)
+    facts.at = {here: LATEST}
+    lenient = {"startingTimestamp": 77, "startingOffsetsByTimestampStrategy": "latest"}
+    assert stream(facts, **lenient).initialOffset() == offsets(p0=9)
+    facts = Written(p0=9)
+    facts.at = {here: LATEST}
+    assert batch(facts, **lenient, endingTimestamp=78).partitions() == [
+        RangePartition("t", 0, 0, 0)
+    ], "no end before the beginning"
+
+
 def test_an_end_before_the_beginning_is_refused_by_both_names() -> None:
     facts = Facts(p0=9)
     facts.at = {Partition("t", 0): 4}

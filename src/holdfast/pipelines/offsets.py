@@ -383,6 +383,7 @@ def _limit(
     """Share `rows_max` among the partitions that have something, in proportion to how much.
 
     Each gets one before any gets more, so that a small partition is not starved by a large one.
+    Where there are more of them than rows, they take turns, by name.
     Offsets that aged out already cost nothing: only what the log still holds counts.
     """
     assert rows_max > 0
@@ -394,7 +395,12 @@ def _limit(
     total = sum(lag.values())
     if total <= rows_max:
         return dict(target)
-    busy = sorted((p for p in lag if lag[p]), key=lambda p: (-lag[p], p))[:rows_max]
+    waiting = sorted(p for p in lag if lag[p])
+    if len(waiting) > rows_max:
+        # What was read says whose turn it is: a batch adds `rows_max`, the next begins behind it.
+        turn = sum(start.values()) % len(waiting)
+        waiting = (waiting[turn:] + waiting[:turn])[:rows_max]
+    busy = sorted(waiting, key=lambda p: (-lag[p], p))
     spare = rows_max - len(busy)
     rest = sum(lag[p] - 1 for p in busy)
     share = {p: 1 + (spare * (lag[p] - 1) // rest if rest else 0) for p in busy}

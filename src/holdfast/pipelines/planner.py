@@ -157,6 +157,10 @@ class Planner:
             times = dict.fromkeys(partitions, times)
         else:
             times = _each_named(times, partitions, wanted.option)
+        # Asked for before the times: what is written in between is late enough, and is to be read.
+        ends = Known({}, {})
+        if wanted.or_latest:
+            ends = self._numbers(dict.fromkeys(times, LATEST))
         found = self.listing.at_times(times)
         late = [f"{p} (from {times[p]} ms on)" for p in sorted(found) if found[p] == LATEST]
         if late and not wanted.or_latest:
@@ -164,7 +168,8 @@ class Planner:
                 f"{wanted.option}: no record is that late in {', '.join(late)}; to begin at the "
                 f"end of such partitions, set {STRATEGY} to latest"
             )
-        return self._numbers(found)
+        at_end = {p: end for p, end in ends.offsets.items() if found[p] == LATEST}
+        return Known(found | at_end, {p: e for p, e in ends.epochs.items() if p in at_end})
 
     def _numbers(self, spec: Offsets) -> Known:
         named = [p for p in spec if spec[p] == EARLIEST]
