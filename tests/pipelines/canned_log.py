@@ -367,8 +367,10 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         session_id, session = self._session(node, request)
         if session is None:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        by_name = {bool(topic.topic) for topic in [*request.topics, *request.forgotten_topics_data]}
-        if len(by_name | {bool(topic) for topic, _, _ in session.wanted}) > 1:
+        names = [topic.topic for topic in request.topics]
+        names += [topic.topic for topic in request.forgotten_topics_data]
+        names += [topic for topic, _, _ in session.wanted]
+        if len({bool(name) for name in names}) > 1:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
