@@ -46,6 +46,7 @@ class FakeRun:
         self.partitions = range(3)
         self.written: list[tuple[str, ...]] = []
         self.checks: dict[str, tuple[str, bool]] = {}
+        self.late: set[str] = set()  # those that a starved machine excuses
         self.waits: Callable[[str, Callable[[], Any]], Any] = lambda _what, look: look()
 
     def record(self, kind: type, **values: Any) -> Any:
@@ -56,8 +57,11 @@ class FakeRun:
     def say(self, _text: str) -> None:
         pass
 
-    def check(self, name: str, _expected: str, seen: str, *, kept: bool) -> bool:
+    def check(
+        self, name: str, _expected: str, seen: str, *, kept: bool, late: bool = False
+    ) -> bool:
         self.checks[name] = seen, kept
+        self.late |= {name} if late else set()
         return kept
 
     def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
@@ -174,6 +178,7 @@ def test_a_group_that_does_not_come_to_share_its_partitions_is_broken(
         made.wait_shared()
     name, (seen, kept_) = run.checks.popitem()
     assert (name, kept_) == ("g: its members share the partitions", False)
+    assert run.late == {name}, "where nodes were starved that proves nothing"
     assert seen == "a: P0, P1; b: , after 60 s"
 
 
@@ -261,6 +266,7 @@ def test_who_is_never_told_that_its_commit_is_taken_is_seen(
     a.own(0, 1)
     assert not made.expect_commits("idle", 0.0), "b owns nothing, and has nothing to commit"
     assert run.checks == {"g, idle": ("none of a in 0 s", False)}
+    assert run.late == {"g, idle"}
     b.own(2)
 
     def acknowledge(condition: Callable[[], bool], _bound_s: float) -> bool:
@@ -323,6 +329,7 @@ def test_progress_is_of_every_partition(
     assert [made.position(p) for p in range(3)] == [6, 1, 0]
     made.expect_progress("idle", 0.0)
     assert run.checks == {"g, idle: goes on": ("nothing of P0, P1, P2 in 0 s", False)}
+    assert run.late == {"g, idle: goes on"}
 
 
 @pytest.mark.parametrize(

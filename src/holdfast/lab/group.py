@@ -176,7 +176,7 @@ class Group:
         if self.run.soon(condition, bound_s):
             return
         told = f"{seen()}, after {bound_s:.0f} s"
-        self.run.check(f"{self.name}: {what}", expected, told, kept=False)
+        self.run.check(f"{self.name}: {what}", expected, told, kept=False, late=True)
         raise LabError(f"group {self.name} is stuck: {what}: {told}")
 
     def is_shared(self, members: Iterable[Member]) -> bool:
@@ -240,7 +240,8 @@ class Group:
         self.run.soon(lambda: not silent(), bound_s)
         left = silent()
         seen = f"nothing of {names(left)} in {bound_s:.0f} s" if left else "every partition"
-        self.run.check(f"{self.name}, {when}: goes on", "every partition", seen, kept=not left)
+        name = f"{self.name}, {when}: goes on"
+        self.run.check(name, "every partition", seen, kept=not left, late=True)
 
     @property
     def waits_for_commits(self) -> bool:
@@ -260,7 +261,8 @@ class Group:
         kept = self.run.soon(lambda: not silent_since(before), bound_s)
         silent = ", ".join(silent_since(before))
         seen = f"none of {silent} in {bound_s:.0f} s" if silent else "of every member"
-        return self.run.check(f"{self.name}, {what}", "a commit of every member", seen, kept=kept)
+        name = f"{self.name}, {what}"
+        return self.run.check(name, "a commit of every member", seen, kept=kept, late=True)
 
     def begin_calm(self, stuck_ms: float = STUCK_MS) -> None:
         """Leave the group in peace: from here on nothing may wait for longer than so."""
