@@ -51,6 +51,12 @@ def test_a_password_is_what_it_is(
     assert password in {found.password, found.query.get("password")}
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg2", "postgresql+asyncpg"])
+def test_the_client_is_the_one_that_the_extra_brings(scheme: str) -> None:
+    """Seen to fail: SQLAlchemy before 2.1 takes psycopg2 where none is named."""
+    assert with_password(checked(f"{scheme}://h/d")).drivername == "postgresql+psycopg"
+
+
 def test_a_secret_behind_the_question_mark_is_read_where_it_is_needed() -> None:
     with pytest.raises(OptionError, match=r"sslpassword: this process has no .*'NO_SUCH_NAME'"):
         with_password(checked("postgresql://user@host/d?sslpassword=env:NO_SUCH_NAME"))

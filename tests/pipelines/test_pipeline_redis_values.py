@@ -127,6 +127,8 @@ def test_a_url_that_names_a_server_is_taken(url: str) -> None:
     [
         ("redis://:swordfish@host", "is not written into a query"),
         ("redis://host?password=swordfish", "it has password behind"),
+        ("redis://:sword\u2100fish@swordfish", "it is no URL"),  # seen to fail: it was quoted
+        ("redis://[swordfish@host", "it is no URL"),
         ("rediss://host?ssl_cert_reqs=none", "it has ssl_cert_reqs behind"),
         ("redis://host/orders", "a database that is no number"),
         ("redis://host:port", "its port is no number"),

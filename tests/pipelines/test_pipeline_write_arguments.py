@@ -71,6 +71,23 @@ def test_what_is_no_url_is_not_shown(target: str) -> None:
     assert "swordfish" not in found
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("sqlite://orders.db", "a file is sqlite:///FILE"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("sqlite:///file:t?mode=memory&cache=shared&uri=true", "in memory"),
+        ("parquet:///a#b", "write %3F or %23"),
+        ("delta:///a?b", "write %3F or %23"),
+        ("parquet:a", "use parquet:///FOLDER"),
+    ],
+)
+def test_a_target_that_would_be_another_place_is_refused(target: str, said: str) -> None:
+    """Seen to fail: what stands behind ? and # was cut off, and rows went to another folder."""
+    assert said in refused(target=target)
+
+
 def test_one_id_that_is_over_may_be_given_as_a_text() -> None:
     """Seen to fail: each of its letters counted as an id, so the error came again."""
     store = SqliteStore("sqlite:///x.db", "q", Target(table="t"))

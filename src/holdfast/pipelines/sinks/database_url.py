@@ -12,6 +12,8 @@ from holdfast.pipelines.intake.secret_references import is_reference, resolved
 from holdfast.pipelines.sinks.target import TargetError
 
 OPTION = "target: the password"
+# SQLAlchemy's name of what we use, whatever it takes by itself.
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
 _SECRETS: Final = (
     "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
 )  # fmt: skip
@@ -42,9 +44,26 @@ def checked(url: str) -> str:
     return url
 
 
+def refuse_no_file(url: str) -> None:
+    """TargetError unless a checked URL of SQLite names a file, which is there after this process."""
+    parsed = make_url(url)
+    if parsed.host or parsed.username:
+        raise TargetError(
+            "target: sqlite:// and a name would be a server's; a file is sqlite:///FILE, or "
+            "sqlite:////FOLDER/FILE"
+        )
+    if parsed.database in {None, "", ":memory:"} or parsed.query.get("mode") == "memory":
+        raise TargetError(
+            "target: a table in memory is gone with its process, and Spark's checkpoint is not; "
+            "use sqlite:///FILE"
+        )
+
+
 def with_password(url: str) -> URL:
     """Return the URL with its secrets in their places. OptionError: one can't be had here."""
     parsed = make_url(url)
+    name = parsed.get_backend_name()
+    parsed = parsed.set(drivername=_DRIVERS.get(name, parsed.drivername))
     if parsed.password:
         parsed = parsed.set(password=resolved(OPTION, str(parsed.password)))
     return parsed.update_query_dict(
@@ -57,7 +76,7 @@ def connection_arguments(url: str) -> dict[str, Any]:
 
     It refuses some texts, and quotes them when it does.
     """
-    parsed = with_password(url).set(drivername="postgresql+psycopg")
+    parsed = with_password(url)
     return dict(parsed.get_dialect()().create_connect_args(parsed)[1])
 
 

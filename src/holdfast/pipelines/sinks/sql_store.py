@@ -24,7 +24,7 @@ from holdfast.pipelines.fence import (
     target_of,
 )
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.database_url import checked, with_password
+from holdfast.pipelines.sinks.database_url import checked, refuse_no_file, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged, StagingError, is_one_machine
@@ -240,6 +240,10 @@ class MergeFrom:
 
 class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
+
+    def __init__(self, url: str, query: str, target: Target) -> None:
+        super().__init__(url, query, target)
+        refuse_no_file(url)
 
     def refuse_where(self, master: str) -> None:
         if not is_one_machine(master):

@@ -69,8 +69,10 @@ class Place:
             raise TargetError(f"target: it has to name one warehouse; {_USE}")
         parts = urlsplit(warehouse)
         if parts.scheme not in {"", "file"} or parts.netloc or not parts.path.startswith("/"):
+            # What stands before an @ may be a key to somebody's store.
+            shown = f"{parts.scheme}://..." if parts.netloc else warehouse
             raise TargetError(
-                f"target: warehouse={warehouse}: only folders are built, which every executor has "
+                f"target: warehouse={shown}: only folders are built, which every executor has "
                 "under the same name; use warehouse=/FOLDER"
             )
         plain = url.difference_update_query(["warehouse", "catalog"])

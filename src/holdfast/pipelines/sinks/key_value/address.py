@@ -66,7 +66,10 @@ def connect(url: str, *, retries: int = RETRIES) -> Redis:
 
 
 def _settings(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # which quotes what stands before the @
+        raise _no_url("it is no URL") from None
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     try:
         port = parts.port
