@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.pipelines import driver
 from holdfast.pipelines.due import Last, Memory, Rows, Work, decide
+from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.lines import Lines
 from holdfast.pipelines.planned import Batch, PlanError
 from holdfast.pipelines.sink import ExactlyOnceSink
@@ -39,6 +40,38 @@ def test_a_disk_that_is_full_at_the_start_is_told_as_any_failure(
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["event"] for each in told] == ["session", "failed"]
     assert str(tmp_path) in told[1]["error"]
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgresql+psycopg://u:swordfish@127.0.0.1:1/d",
+        "postgresql+psycopg://u:env:HIDDEN@127.0.0.1:1/d",
+        "postgresql+psycopg://u@127.0.0.1:1/d?password=swordfish",
+    ],
+)
+def test_a_database_that_is_away_is_named_without_its_password(
+    database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen to fail: the event of it had the URL as it was given, and a reference was none."""
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("HIDDEN", "swordfish")
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q", "--checkpoint", "c"]
+    monkeypatch.setattr(driver, "local_session", lambda *_, **__: None)  # which takes a JVM
+    options = parser.parse_args([*words, "--database", database])
+    assert driver.run(options, Lines(), lambda frame: frame) == driver.FAILED
+    told = capsys.readouterr().out
+    assert "127.0.0.1" in told
+    assert "refused" in told
+    assert "swordfish" not in told
+
+
+def test_a_reference_of_a_recipe_is_read_where_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIDDEN", raising=False)
+    with pytest.raises(OptionError, match="no environment variable 'HIDDEN'"):
+        ExactlyOnceSink("postgresql://u:env:HIDDEN@h/d", "q", Lines(), checkpoint="c")
 
 
 def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+from holdfast.pipelines.sinks.database_url import shown
 from holdfast.pipelines.sinks.store import FullDiskError
 from holdfast.pipelines.sinks.table_sink import OnCommit
 from holdfast.pipelines.unfinished import is_unfinished, remedy
@@ -42,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--bootstrap-server", required=True, metavar="HOST:PORT,...")
     add("--topic", required=True)
-    add("--database", required=True, metavar="URL", help="SQLAlchemy's, sqlite:///table.db for one")
+    add("--database", required=True, metavar="URL", help="SQLAlchemy's; a password is env:NAME")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's own memory of the query")
     add("--query", required=True, metavar="NAME", help="the tables' memory of it; keep it stable")
     add(
@@ -110,7 +111,7 @@ def run(
         say("failed", error=str(error))
         return FAILED
     except SQLAlchemyError as error:
-        say("failed", error=f"{options.database}: {error}")
+        say("failed", error=f"{shown(options.database)}: {error}")
         return FAILED
     query = _start(session, options, frame, sink)
     say("started")

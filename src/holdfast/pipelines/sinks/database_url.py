@@ -45,7 +45,7 @@ def checked(url: str) -> str:
 
 
 def refuse_no_file(url: str) -> None:
-    """TargetError unless a checked URL of SQLite names a file, which is there after this process."""
+    """TargetError unless a checked URL of SQLite names a file, which outlives this process."""
     parsed = make_url(url)
     if parsed.host or parsed.username:
         raise TargetError(
@@ -60,15 +60,35 @@ def refuse_no_file(url: str) -> None:
 
 
 def with_password(url: str) -> URL:
-    """Return the URL with its secrets in their places. OptionError: one can't be had here."""
-    parsed = make_url(url)
+    """Return a checked URL with its secrets in their places, for the client that we use.
+
+    OptionError: one can't be had here.
+    """
+    parsed = with_secrets(url)
     name = parsed.get_backend_name()
-    parsed = parsed.set(drivername=_DRIVERS.get(name, parsed.drivername))
-    if parsed.password:
+    return parsed.set(drivername=_DRIVERS.get(name, parsed.drivername))
+
+
+def with_secrets(url: str) -> URL:
+    """Return the URL with what its references mean. What is written out stays, as the client."""
+    parsed = make_url(url)
+    if parsed.password and is_reference(str(parsed.password)):
         parsed = parsed.set(password=resolved(OPTION, str(parsed.password)))
     return parsed.update_query_dict(
-        {name: resolved(f"target: {name}", str(value)) for name, value in _secrets(parsed)}
+        {
+            name: resolved(f"target: {name}", value)
+            for name, value in _secrets(parsed)
+            if isinstance(value, str) and is_reference(value)
+        }
     )
+
+
+def shown(url: str) -> str:
+    """Return what may be told of a URL that may have passwords in it."""
+    try:
+        return make_url(url).set(query={}).render_as_string(hide_password=True)
+    except (sql.exc.ArgumentError, ValueError):
+        return "no URL of a database"
 
 
 def connection_arguments(url: str) -> dict[str, Any]:
