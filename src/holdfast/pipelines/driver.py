@@ -28,6 +28,7 @@ from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
 from holdfast.pipelines.sinks.database_url import shown
 from holdfast.pipelines.sinks.store import FullDiskError
 from holdfast.pipelines.sinks.table_sink import OnCommit
+from holdfast.pipelines.spark_home import SparkHomeError
 from holdfast.pipelines.unfinished import is_unfinished, remedy
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def run(
     name = f"holdfast {options.query}"
     try:
         session = local_session(name, cores=options.cores, heap_mb=options.heap_mb)
-    except JavaError as error:
+    except (JavaError, SparkHomeError) as error:
         say("failed", error=str(error))
         return FAILED
     say("session")
