@@ -277,6 +277,8 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ),
         ({**GOOD, "kafka.bootstrap.servers": "SASL_SSL://u:swordfish@b:1"}, "stream",
          f"kafka.bootstrap.servers: an address is not host:port; {ADDRESSES}"),
+        ({**GOOD, "kafka.sasl.oauthbearer.token.endpoint.url": "https://u:swordfish@h/t"}, "stream",
+         "kafka.sasl.oauthbearer.token.endpoint.url: has a password before its @*leave it out"),
         ({"kafka.bootstrap.servers": "x"}, "stream", ONE),
         ({**GOOD, "subscribePattern": "a.*"}, "stream", ONE),
         ({**PATTERN, "subscribePattern": " "}, "stream",
@@ -284,6 +286,13 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ({**PATTERN, "subscribePattern": "(?=a)"}, "stream",
          "subscribePattern: '(?=a)' is not in RE2's syntax: *re2/wiki/Syntax)"),
         ({**GOOD, "subscribe": " , "}, "stream", "subscribe: no topic is named"),
+        *(
+            ({**GOOD, "subscribe": f"a,{name}"}, "stream",
+             f"subscribe: no topic can be called {name!r}:*")
+            for name in ("b c", "b;c", "\u0442", "..", "b/c", "b" * 250)
+        ),
+        ({**OTHER, "assign": '{"\\ud800":[0]}'}, "stream",
+         "assign: no topic can be called '\\ud800':*"),
         ({**OTHER, "assign": "a"}, "stream", "assign: not JSON: Expecting value*"),
         *(
             ({**OTHER, "assign": text}, "stream",

@@ -161,9 +161,9 @@ def _start(
         .option("subscribe", options.topic)
         .option("startingOffsets", options.starting_offsets)
     )
-    if options.max_offsets_per_trigger:
+    if options.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
-    if options.progress_group:
+    if options.progress_group is not None:
         reader = reader.option("progressGroup", options.progress_group)
     writer = (
         frame(reader.load())

@@ -6,7 +6,8 @@ Names are the JVM connector's, and like there their case does not matter. What s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.pipelines.intake import bounds, client_options
@@ -63,6 +64,8 @@ FETCH_BYTES = 16 * 1024 * 1024
 NUMBER_MAX = 2**31 - 1  # of milliseconds and retries: clocks and sleeps take no more
 _ADDRESSES = 'give it as "host:port,host:port"'
 _PORT_MAX = 65_535
+_NAME_LENGTH_MAX = 249
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{_NAME_LENGTH_MAX}}}")
 FETCH_BYTES_MAX = 1024 * 1024 * 1024
 
 
@@ -215,7 +218,9 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
             "assign ('{\"topic\":[0,1]}')"
         )
     if "assign" in given:
-        return (), None, partitions(given, "assign")
+        assigned = partitions(given, "assign")
+        _refuse_no_names("assign", {partition.topic for partition in assigned})
+        return (), None, assigned
     if "subscribepattern" in given:
         pattern = given["subscribepattern"].strip()
         if not pattern:
@@ -225,7 +230,18 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
     topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))
     if not topics:
         raise OptionError("subscribe: no topic is named")
+    _refuse_no_names("subscribe", topics)
     return topics, None, ()
+
+
+def _refuse_no_names(option: str, topics: Collection[str]) -> None:
+    """OptionError: a topic that no broker can have, which the query would wait for."""
+    for name in sorted(topics):
+        if not _NAME.fullmatch(name) or name in {".", ".."}:
+            raise OptionError(
+                f"{option}: no topic can be called {name!r}: names have letters from a to z, "
+                f"digits, '.', '_' and '-', {_NAME_LENGTH_MAX} at most; commas stand between names"
+            )
 
 
 def _rows(given: Given) -> tuple[int | None, int | None]:
