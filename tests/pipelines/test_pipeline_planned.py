@@ -98,6 +98,12 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
+    """Seen to fail: Spark takes one, and the first batch ended with an AttributeError."""
+    (tmp_path / "metadata").write_text('{"id":"x"}')
+    assert Checkpoint(tmp_path).id() == "x"
+
+
 @pytest.mark.parametrize("scheme", ["", "file:"])
 def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
     checkpoint = Checkpoint(scheme + str(folder))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -141,8 +142,8 @@ def places(entry: Iterable[Position | None]) -> dict[Partition, tuple[int, ...]]
 class Checkpoint:
     """One query's checkpoint, on this machine's disk or anywhere Spark can read."""
 
-    def __init__(self, path: str, session: SparkSession | None = None) -> None:
-        self._path = path.rstrip("/")
+    def __init__(self, path: str | os.PathLike[str], session: SparkSession | None = None) -> None:
+        self._path = os.fspath(path).rstrip("/")
         self._session = session
         self._stateful = False  # once there, state stays there: looking lists all of it
 
