@@ -97,6 +97,14 @@ TABLES: tuple[Mutation, ...] = (
         "    if parts.query and parts.fragment:\n",
         tests=ARGUMENTS,
     ),
+    one(
+        "tables: a database's password is read once",
+        "a token that is changed every hour: tasks have the new one, and the driver the old one",
+        DATABASE,
+        "            arguments.update(connection_arguments(url))\n",
+        "            pass\n",
+        tests=(f"{_TESTS}database_url.py",),
+    ),
     # -- which row of a key ------------------------------------------------------------------------
     one(
         "tables: of one partition an earlier row may win",

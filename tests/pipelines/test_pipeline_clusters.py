@@ -96,7 +96,7 @@ def test_the_same_program_runs_over_connect(scene: Scene) -> None:
     status = scene.spark.connect("client", scene.program, arguments, scene.server)
     assert status == 0, scene.spark.log("client")
     assert files_rows(scene.spark.folder / "connect" / "orders") == scene.expected()
-    assert scene.owners("connect") == ["0000000001"], "taken once, where the batches are written"
+    assert len(scene.owners("connect")) == 1, "taken once, where the batches are written"
     assert who_tells(scene.spark.folder, SECRET) == []
 
 

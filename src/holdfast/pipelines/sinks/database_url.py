@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import sqlalchemy as sql
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Engine, make_url
 
+from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.intake.secret_references import is_reference, resolved
 from holdfast.pipelines.sinks.target import TargetError
 
@@ -89,6 +90,21 @@ def shown(url: str) -> str:
         return make_url(url).set(query={}).render_as_string(hide_password=True)
     except (sql.exc.ArgumentError, ValueError):
         return "no URL of a database"
+
+
+def open_database(url: str) -> Engine:
+    """Open the database of a checked URL; each connection is made with the secrets of now.
+
+    A query runs for months, and a password (a token, say) may be changed every hour.
+    """
+    engine = open_engine(with_password(url), pooled=False)
+    if engine.dialect.name == "postgresql":
+
+        def renew(_dialect: Any, _record: Any, _told: Any, arguments: dict[str, Any]) -> None:
+            arguments.update(connection_arguments(url))
+
+        sql.event.listen(engine, "do_connect", renew)
+    return engine
 
 
 def connection_arguments(url: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _refuse_no_text(**given: object) -> None:
 
 def _refuse_unknown_columns(target: Target, types: Mapping[str, str]) -> None:
     """TargetError: keys, version or deleted name what the query does not have, as it is spelt."""
-    named = [("keys", key) for key in target.keys]
+    named: list[tuple[str, str | None]] = [("keys", key) for key in target.keys]
     named += [("version", target.version), ("deleted", target.deleted)]
     for option, name in named:
         if name is None or name in types:

@@ -20,8 +20,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import PY_IO_IMPL
 from sqlalchemy.engine import make_url
 
-from holdfast.pipelines.fence import open_engine
-from holdfast.pipelines.sinks.database_url import checked, with_password
+from holdfast.pipelines.sinks.database_url import checked, open_database
 from holdfast.pipelines.sinks.iceberg import synced_files
 from holdfast.pipelines.sinks.target import TargetError
 
@@ -99,7 +98,7 @@ class OwnersCatalog(SqlCatalog):
         # Not SqlCatalog's: it opens an engine of its own, and keeps the password in a property.
         properties = {"warehouse": location(place.warehouse), PY_IO_IMPL: synced_files.NAME}
         super(SqlCatalog, self).__init__(place.catalog, **properties)
-        self.engine = open_engine(with_password(place.url), pooled=False)
+        self.engine = open_database(place.url)
         try:
             self._init_catalog()
         except (sql.exc.IntegrityError, sql.exc.ProgrammingError, sql.exc.OperationalError):
