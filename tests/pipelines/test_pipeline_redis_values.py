@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.pipelines.sinks.key_value.address import checked
+from holdfast.pipelines.sinks.key_value.address import checked, connect
 from holdfast.pipelines.sinks.key_value.values import (
     key_texts,
     marker_name,
@@ -120,6 +120,22 @@ def test_a_version_of_zero_has_one_text() -> None:
 )
 def test_a_url_that_names_a_server_is_taken(url: str) -> None:
     assert checked(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [("redis://:env:SECRET@host", ()), ("redis://ann:env:SECRET@host", ("ann",))],
+)
+def test_each_connection_is_made_with_the_secret_of_now(
+    monkeypatch: pytest.MonkeyPatch, url: str, told: tuple[str, ...]
+) -> None:
+    """Seen to fail: a client kept the one with which it was made."""
+    monkeypatch.setenv("SECRET", "first")
+    settings = connect(url).connection_pool.connection_kwargs
+    for word in ("first", "second"):
+        monkeypatch.setenv("SECRET", word)
+        assert settings["credential_provider"].get_credentials() == (*told, word)
+    assert "first" not in repr(settings)
 
 
 @pytest.mark.parametrize(

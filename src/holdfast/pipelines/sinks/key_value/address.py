@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
@@ -53,8 +54,12 @@ def checked(url: str) -> str:
 def connect(url: str, *, retries: int = RETRIES) -> Redis:
     """Return a client. OptionError: the password can't be had here. Nothing is asked yet."""
     settings = _settings(url)
-    if settings["password"] is not None:
-        settings["password"] = resolved(OPTION, settings["password"])
+    user, password = settings.pop("username"), settings.pop("password")
+    if password is None:
+        settings["username"] = user
+    else:
+        resolved(OPTION, password)  # refused here, and not where a command is sent
+        settings["credential_provider"] = _Named(user, password)
     return Redis(
         **settings,
         protocol=2,
@@ -63,6 +68,18 @@ def connect(url: str, *, retries: int = RETRIES) -> Redis:
         # Whatever is sent may be sent again: scripts see that it was done before.
         retry=Retry(ExponentialBackoff(cap=PAUSE_S_MAX, base=0.05), retries),
     )
+
+
+class _Named(CredentialProvider):
+    """A password by its name, read for each connection: it may change while a query runs."""
+
+    def __init__(self, user: str | None, reference: str) -> None:
+        self._user = user
+        self._reference = reference
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = resolved(OPTION, self._reference)
+        return (password,) if self._user is None else (self._user, password)
 
 
 def _settings(url: str) -> dict[str, Any]:
