@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.pipelines import driver
 from holdfast.pipelines.due import Last, Memory, Rows, Work, decide
-from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.lines import Lines
 from holdfast.pipelines.planned import Batch, PlanError
 from holdfast.pipelines.sink import ExactlyOnceSink
@@ -68,10 +67,17 @@ def test_a_database_that_is_away_is_named_without_its_password(
     assert "swordfish" not in told
 
 
-def test_a_reference_of_a_recipe_is_read_where_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_that_can_t_be_had_is_told_as_any_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("HIDDEN", raising=False)
-    with pytest.raises(OptionError, match="no environment variable 'HIDDEN'"):
-        ExactlyOnceSink("postgresql://u:env:HIDDEN@h/d", "q", Lines(), checkpoint="c")
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q", "--checkpoint", "c"]
+    monkeypatch.setattr(driver, "local_session", lambda *_, **__: None)  # which takes a JVM
+    options = parser.parse_args([*words, "--database", "postgresql://u:env:HIDDEN@h/d"])
+    assert driver.run(options, Lines(), lambda frame: frame) == driver.FAILED
+    assert "no environment variable 'HIDDEN'" in capsys.readouterr().out
 
 
 def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
@@ -108,7 +109,7 @@ def run(
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
-    except FullDiskError as error:
+    except (FullDiskError, OptionError) as error:
         say("failed", error=str(error))
         return FAILED
     except SQLAlchemyError as error:
