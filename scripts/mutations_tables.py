@@ -19,11 +19,13 @@ TURNS = "pipelines/sinks/turns.py"
 PARQUET_TASK = "pipelines/sinks/parquet/task.py"
 DATABASE = "pipelines/sinks/database_url.py"
 TABLE_SINK = "pipelines/sinks/table_sink.py"
+WRITING = "pipelines/sinks/writing.py"
 TARGET = "pipelines/sinks/target.py"
 COLUMN_FIT = "pipelines/sinks/column_fit.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 MERGING_TESTS = (f"{_TESTS}merging.py",)
+ARGUMENTS = (f"{_TESTS}write_arguments.py",)
 SQL_TESTS = (f"{_TESTS}sql_store.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
 _SHARED = "test_queries_that_share_a_folder_have_one_type_of_a_name"
@@ -53,6 +55,55 @@ TABLES: tuple[Mutation, ...] = (
         "column.validate(full=True)",
         "column.validate()",
         tests=(f"{_TESTS}readable_texts.py",),
+    ),
+    # -- what a call may say -----------------------------------------------------------------------
+    one(
+        "tables: an output mode in another case is passed on to Spark",
+        "it takes Complete, and each batch appends all rows of the result again",
+        WRITING,
+        "    if output_mode not in _OUTPUT_MODES:",
+        "    if output_mode.lower() not in _OUTPUT_MODES:",
+        tests=ARGUMENTS,
+    ),
+    one(
+        "tables: one id that is over counts as its letters",
+        "the error that told the id comes again, whatever is given",
+        TABLE_SINK,
+        "[begin_anew] if isinstance(begin_anew, str) else begin_anew",
+        "begin_anew",
+        tests=ARGUMENTS,
+    ),
+    one(
+        "tables: a target that is no URL is shown",
+        "libpq's other form of an address has the password in it",
+        WRITING,
+        'if _SCHEME.fullmatch(scheme) and ":" in url else "it"',
+        "",
+        tests=ARGUMENTS,
+    ),
+    one(
+        "tables: a table may be in memory",
+        "it is gone with its process, and Spark's checkpoint is not",
+        SQL_STORE,
+        "        refuse_no_file(url)\n",
+        "",
+        tests=ARGUMENTS,
+    ),
+    one(
+        "tables: what stands behind a folder's ? or # is cut off",
+        "rows go to another folder than the one that was named",
+        "pipelines/sinks/written_files.py",
+        "    if parts.query or parts.fragment:\n",
+        "    if parts.query and parts.fragment:\n",
+        tests=ARGUMENTS,
+    ),
+    one(
+        "tables: a database's password is read once",
+        "a token that is changed every hour: tasks have the new one, and the driver the old one",
+        DATABASE,
+        "            arguments.update(connection_arguments(url))\n",
+        "            pass\n",
+        tests=(f"{_TESTS}database_url.py",),
     ),
     # -- which row of a key ------------------------------------------------------------------------
     one(

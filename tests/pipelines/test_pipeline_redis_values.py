@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.pipelines.sinks.key_value.address import checked
+from holdfast.pipelines.sinks.key_value.address import checked, connect
 from holdfast.pipelines.sinks.key_value.values import (
     key_texts,
     marker_name,
@@ -123,10 +123,28 @@ def test_a_url_that_names_a_server_is_taken(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "told"),
+    [("redis://:env:SECRET@host", ()), ("redis://ann:env:SECRET@host", ("ann",))],
+)
+def test_each_connection_is_made_with_the_secret_of_now(
+    monkeypatch: pytest.MonkeyPatch, url: str, told: tuple[str, ...]
+) -> None:
+    """Seen to fail: a client kept the one with which it was made."""
+    monkeypatch.setenv("SECRET", "first")
+    settings = connect(url).connection_pool.connection_kwargs
+    for word in ("first", "second"):
+        monkeypatch.setenv("SECRET", word)
+        assert settings["credential_provider"].get_credentials() == (*told, word)
+    assert "first" not in repr(settings)
+
+
+@pytest.mark.parametrize(
     ("url", "said"),
     [
         ("redis://:swordfish@host", "is not written into a query"),
         ("redis://host?password=swordfish", "it has password behind"),
+        ("redis://:sword\u2100fish@swordfish", "it is no URL"),  # seen to fail: it was quoted
+        ("redis://[swordfish@host", "it is no URL"),
         ("rediss://host?ssl_cert_reqs=none", "it has ssl_cert_reqs behind"),
         ("redis://host/orders", "a database that is no number"),
         ("redis://host:port", "its port is no number"),

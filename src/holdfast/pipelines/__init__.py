@@ -28,4 +28,13 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is first used: workers import this package, and need no database."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    try:
+        return getattr(import_module(_WHERE[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == __name__.partition(".")[0]:
+            raise
+        raise ModuleNotFoundError(
+            f"{__name__}.{name} needs {error.name}, which is not installed: pip install "
+            "'holdfast[spark]' brings it, or 'holdfast[executor]' where Spark is there already",
+            name=error.name,
+        ) from error

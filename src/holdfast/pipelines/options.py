@@ -6,7 +6,8 @@ Names are the JVM connector's, and like there their case does not matter. What s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.pipelines.intake import bounds, client_options
@@ -60,6 +61,11 @@ ELSEWHERE = {
 }
 POLL_TIMEOUT_MS = 120_000
 FETCH_BYTES = 16 * 1024 * 1024
+NUMBER_MAX = 2**31 - 1  # of milliseconds and retries: clocks and sleeps take no more
+_ADDRESSES = 'give it as "host:port,host:port"'
+_PORT_MAX = 65_535
+_NAME_LENGTH_MAX = 249
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{_NAME_LENGTH_MAX}}}")
 FETCH_BYTES_MAX = 1024 * 1024 * 1024
 
 
@@ -128,10 +134,11 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         task_rows_max=whole(given, "maxRecordsPerPartition"),
         headers=boolean(given, "includeHeaders", default=False),
         gone=gone,
-        poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs", most=NUMBER_MAX)
+        or POLL_TIMEOUT_MS,
         fetch_bytes=_fetch_bytes(given),
-        offset_retries=whole(given, "fetchOffset.numRetries", least=0),
-        offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0),
+        offset_retries=whole(given, "fetchOffset.numRetries", least=0, most=NUMBER_MAX),
+        offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0, most=NUMBER_MAX),
         progress=_progress(given, dict(properties), mode),
     )
 
@@ -155,8 +162,7 @@ def _refuse_unknown(given: Given) -> None:
 
 def _client(given: Given, properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return librdkafka's properties, checked as far as they can be without librdkafka."""
-    if not properties.get("bootstrap.servers"):
-        raise OptionError('kafka.bootstrap.servers: missing; give it as "host:port,host:port"')
+    _refuse_no_addresses(properties.get("bootstrap.servers", ""))
     client = client_options.translate(properties)
     isolation = client.setdefault("isolation.level", "read_uncommitted")
     if isolation not in {"read_uncommitted", "read_committed"}:
@@ -171,6 +177,20 @@ def _client(given: Given, properties: Mapping[str, str]) -> tuple[tuple[str, str
     if prefix is not None:
         client.setdefault("group.id", f"{prefix}-reader")
     return tuple(sorted(client.items()))
+
+
+def _refuse_no_addresses(text: str) -> None:
+    """OptionError: what librdkafka would pass over, and then wait for brokers that nobody named."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any(parts):
+        raise OptionError(f"kafka.bootstrap.servers: missing; {_ADDRESSES}")
+    for part in filter(None, parts):
+        host, colon, port = part.rpartition("://")[2].rpartition(":")
+        is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= _PORT_MAX
+        alone = (not colon or part.endswith("]")) and port  # at the usual port
+        if "@" in part or len(part.split()) > 1 or not (alone or (host and is_port)):
+            shown = "an address" if "@" in part else repr(part)
+            raise OptionError(f"kafka.bootstrap.servers: {shown} is not host:port; {_ADDRESSES}")
 
 
 def _progress(given: Given, client: Mapping[str, str], mode: Mode) -> ProgressGroup | None:
@@ -198,7 +218,9 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
             "assign ('{\"topic\":[0,1]}')"
         )
     if "assign" in given:
-        return (), None, partitions(given, "assign")
+        assigned = partitions(given, "assign")
+        _refuse_no_names("assign", {partition.topic for partition in assigned})
+        return (), None, assigned
     if "subscribepattern" in given:
         pattern = given["subscribepattern"].strip()
         if not pattern:
@@ -208,7 +230,18 @@ def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, 
     topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))
     if not topics:
         raise OptionError("subscribe: no topic is named")
+    _refuse_no_names("subscribe", topics)
     return topics, None, ()
+
+
+def _refuse_no_names(option: str, topics: Collection[str]) -> None:
+    """OptionError: a topic that no broker can have, which the query would wait for."""
+    for name in sorted(topics):
+        if not _NAME.fullmatch(name) or name in {".", ".."}:
+            raise OptionError(
+                f"{option}: no topic can be called {name!r}: names have letters from a to z, "
+                f"digits, '.', '_' and '-', {_NAME_LENGTH_MAX} at most; commas stand between names"
+            )
 
 
 def _rows(given: Given) -> tuple[int | None, int | None]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from holdfast.pipelines.offsets import (
     OffsetsError,
@@ -141,8 +142,8 @@ def places(entry: Iterable[Position | None]) -> dict[Partition, tuple[int, ...]]
 class Checkpoint:
     """One query's checkpoint, on this machine's disk or anywhere Spark can read."""
 
-    def __init__(self, path: str, session: SparkSession | None = None) -> None:
-        self._path = path.rstrip("/")
+    def __init__(self, path: str | os.PathLike[str], session: SparkSession | None = None) -> None:
+        self._path = os.fspath(path).rstrip("/")
         self._session = session
         self._stateful = False  # once there, state stays there: looking lists all of it
 
@@ -203,10 +204,18 @@ class Checkpoint:
         return self._read(name), name
 
     def _local(self, name: str) -> Path | None:
-        parts = urlsplit(name)
-        if not parts.scheme:
+        """Return the path on this machine, None if Spark has to read it.
+
+        As Spark reads such addresses: what stands behind `file:` is no URL's, and % and # are a
+        name's like any other.
+        """
+        scheme = urlsplit(name).scheme
+        if not scheme:
             return Path(name)
-        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+        path = name[len("file:") :]
+        if path.startswith("//"):
+            path = "/" + path[2:].partition("/")[2]
+        return Path(path) if scheme == "file" else None
 
     def _reading_session(self, name: str) -> SparkSession:
         if self._session is None:

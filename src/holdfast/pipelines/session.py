@@ -42,13 +42,15 @@ def settings(*, cores: int, heap_mb: int) -> dict[str, str]:
 def prepare_environment() -> None:
     """Point Spark at this interpreter, a Java that works and itself; its workers at this package.
 
+    JavaError, SparkHomeError: there is no such Java, or no such Spark.
+
     Without PYSPARK_PYTHON workers take whatever `python3` PATH has and crash; without the path they
     can't import the source when the project runs from its tree.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(spark_home())  # first: who has no PySpark has not its Java, too
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ["SPARK_HOME"] = str(spark_home())
     home = str(Path(holdfast.__file__).resolve().parent.parent)
     path = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     if home not in path:
@@ -62,7 +64,7 @@ def local_session(
     heap_mb: int = HEAP_MB,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark in this process's JVM: 5 to 12 s. JavaError when there is no Java for it."""
+    """Start Spark in this process's JVM: 5 to 12 s. JavaError, SparkHomeError: it can't."""
     prepare_environment()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second, and it reads JAVA_HOME
 

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import Ownership, folder_of, open_engine
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.database_url import with_secrets
 from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged, told_if_full
 from holdfast.pipelines.sinks.table_sink import OnCommit, TableSink
@@ -39,7 +40,7 @@ class RecipeStore:
     """Tables that a recipe writes, in the process that made this: it owns the query from then."""
 
     def __init__(self, url: str, query: str, recipe: Recipe) -> None:
-        self._engine = open_engine(url)
+        self._engine = open_engine(with_secrets(url))
         self._recipe = recipe
         self.ownership = Ownership.take(self._engine, query)
         with self.ownership.transaction() as connection:
@@ -78,6 +79,7 @@ class RecipeStore:
 class ExactlyOnceSink(TableSink):
     """`writeStream.foreachBatch(sink)`: every row of the query in the tables once, whatever dies.
 
+    `url` is SQLAlchemy's; a password in it may be `env:NAME` or `file:PATH`.
     `query` is the name under which the tables remember how far they are; keep it when a checkpoint
     is deleted or moved. `checkpoint` is the query's checkpointLocation. Rows of a query without
     state should keep the columns topic, partition and offset as the source gives them, under any
@@ -108,7 +110,7 @@ class AppendSink:
 
     def __init__(self, url: str, recipe: Recipe, *, on_commit: OnCommit | None = None) -> None:
         self._on_commit = on_commit
-        self._engine = open_engine(url)
+        self._engine = open_engine(with_secrets(url))
         self._recipe = recipe
         self.failure: BaseException | None = None
         with self._engine.begin() as connection:

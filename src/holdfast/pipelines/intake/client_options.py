@@ -8,6 +8,7 @@ shows what was given instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -162,6 +163,7 @@ SECRETS: Final = frozenset(
         "ssl.keystore.password",
     }
 )
+_LOGIN: Final = re.compile(r"://[^/?#@\s]*:[^/?#@\s]*@")  # of an address
 # Public, but long: a file is what one has.
 TEXTS: Final = frozenset({"https.ca.pem", "ssl.ca.pem", "ssl.certificate.pem"})
 
@@ -272,6 +274,10 @@ def _check_secret(shown: str, name: str, value: str) -> None:
         raise OptionError(
             f"{shown}: a secret is not written into options, which plans and logs show; give "
             "env:NAME or file:PATH, which is read where a connection is opened"
+        )
+    if _LOGIN.search(value):
+        raise OptionError(
+            f"{shown}: has a password before its @, which plans and logs would show; leave it out"
         )
     if name in TEXTS and "PRIVATE KEY" in value:
         raise OptionError(f"{shown}: has a private key in it; give that as kafka.ssl.key.pem")

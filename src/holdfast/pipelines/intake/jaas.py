@@ -48,7 +48,10 @@ def credentials(line: str, mechanism: str | None) -> dict[str, str]:
             f"{_SHOWN}: {module} needs kafka.sasl.mechanism, "
             + ("PLAIN" if module == "PlainLoginModule" else "SCRAM-SHA-256 or SCRAM-SHA-512")
         )
-    options = {pair[1]: _unquoted(pair) for pair in _PAIR.finditer(found[3])}
+    pairs = list(_PAIR.finditer(found[3]))
+    options = {pair[1]: _unquoted(pair) for pair in pairs}
+    if len(options) < len(pairs):
+        raise OptionError(f"{_SHOWN}: one of its options is there twice; leave one of them out")
     for name in ("username", "password"):
         if not options.get(name):
             raise OptionError(f"{_SHOWN}: {name} is missing")

@@ -40,14 +40,16 @@ class OptionError(ValueError):
     """An option is unknown, missing or has a value that makes no sense. The message names it."""
 
 
-def whole(given: Given, name: str, *, least: int = 1) -> int | None:
-    """Return a whole number of at least `least`, or None if the option is not given."""
+def whole(given: Given, name: str, *, least: int = 1, most: int | None = None) -> int | None:
+    """Return a whole number from `least` to `most`, or None if the option is not given."""
     text = given.get(name.lower())
     if text is None:
         return None
     if not _is_number(text.strip()) or int(text) < least:
         kind = "positive whole number" if least == 1 else f"whole number from {least} on"
         raise OptionError(f"{name}: {text!r} is no {kind}")
+    if most is not None and int(text) > most:
+        raise OptionError(f"{name}: {int(text)} is more than {most}, the most there can be")
     return int(text)
 
 

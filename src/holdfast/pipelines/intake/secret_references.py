@@ -36,6 +36,10 @@ def resolved(shown: str, reference: str) -> str:
         )
     if not found:
         raise OptionError(f"{shown}: {reference} is empty")
+    if "\0" in found:  # clients in C would take what stands before it
+        raise OptionError(
+            f"{shown}: {reference} has a zero byte in it, as UTF-16 has; write it in UTF-8"
+        )
     return found
 
 
@@ -52,6 +56,8 @@ def _content(shown: str, path: str) -> str:
     except UnicodeDecodeError:
         # Without its cause, which would quote the bytes.
         raise OptionError(f"{shown}: {path} is not text in UTF-8") from None
+    except ValueError:  # a zero byte
+        raise OptionError(f"{shown}: {path!r} can't be a file's name") from None
     if len(found) > SECRET_BYTES_MAX:
         raise OptionError(f"{shown}: {path} has more than {SECRET_BYTES_MAX} bytes")
     return text.rstrip("\r\n")

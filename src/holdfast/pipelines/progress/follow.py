@@ -7,6 +7,7 @@ far that is, the offset log. Nothing is taken from progress events, which may be
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from holdfast.pipelines.planned import Checkpoint, PlanError
@@ -21,7 +22,7 @@ LOOK_S = 0.5
 log = logging.getLogger(__name__)
 
 
-def follow(query: StreamingQuery, checkpoint: str) -> None:
+def follow(query: StreamingQuery, checkpoint: str | os.PathLike[str]) -> None:
     """Wait until a query ends, and commit meanwhile what is done of it, the last batch as well.
 
     In place of `query.awaitTermination()`, for a query whose source has the option `progressGroup`
@@ -42,7 +43,7 @@ def follow(query: StreamingQuery, checkpoint: str) -> None:
 class Followed:
     """How far a query was told to be."""
 
-    def __init__(self, query: StreamingQuery, checkpoint: str) -> None:
+    def __init__(self, query: StreamingQuery, checkpoint: str | os.PathLike[str]) -> None:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - after Java is chosen
 
         self._query = query

@@ -19,12 +19,11 @@ from holdfast.pipelines.fence import (
     Ownership,
     create_tables,
     folder_of,
-    open_engine,
     queries,
     target_of,
 )
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.database_url import checked, with_password
+from holdfast.pipelines.sinks.database_url import checked, open_database, refuse_no_file
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.spool import Spool, spooled
 from holdfast.pipelines.sinks.store import Staged, StagingError, is_one_machine
@@ -82,7 +81,7 @@ class SqlStore(ABC):
         self._columns, self._ordering = columns_of(schema), ordering(schema)
         table_of(self._target, self._columns)  # refuses what can't be before anything is taken
         self.refuse_where(master)
-        self._engine = open_engine(with_password(self._url), pooled=False)
+        self._engine = open_database(self._url)
         self._prepare_table(self._engine)
         self._ownership = Ownership.take(self._engine, self._query)
         with self.ownership.transaction() as connection:
@@ -240,6 +239,10 @@ class MergeFrom:
 
 class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
+
+    def __init__(self, url: str, query: str, target: Target) -> None:
+        super().__init__(url, query, target)
+        refuse_no_file(url)
 
     def refuse_where(self, master: str) -> None:
         if not is_one_machine(master):

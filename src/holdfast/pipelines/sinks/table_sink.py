@@ -53,7 +53,8 @@ class TableSink:
     ) -> None:
         self._store = store
         self._location = checkpoint
-        self._begin_anew = frozenset(map(spelt, begin_anew))
+        over = [begin_anew] if isinstance(begin_anew, str) else begin_anew
+        self._begin_anew = frozenset(map(spelt, over))
         self._on_commit = on_commit
         self._checkpoint: Checkpoint | None = None
         # Of the batch before: what went meanwhile of rows that the table had is not lacking there.

@@ -62,6 +62,14 @@ class Target:
             for name, value in (("version", self.version), ("deleted", self.deleted)):
                 if value is not None:
                     raise TargetError(f'{name}: only an upsert has one; use mode="upsert"')
+        twice = [name for name in self.keys if self.keys.count(name) > 1]
+        if twice:
+            raise TargetError(f"keys: {twice[0]!r} is there twice")
+        if self.deleted is not None and self.deleted in {*self.keys, self.version}:
+            raise TargetError(
+                f"deleted: {self.deleted!r} is a key or the version, too, and the table has no "
+                "column of it; name a column of its own"
+            )
         if not self.table or self.table.startswith(RESERVED):
             raise TargetError(f"table: {self.table!r} can't be one; {RESERVED}... are ours")
 

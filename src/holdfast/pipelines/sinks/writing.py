@@ -6,9 +6,12 @@ committed stands in `sinks`.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from holdfast.pipelines.intake.option_values import nearest
 from holdfast.pipelines.sinks.sql_store import SqliteStore
 from holdfast.pipelines.sinks.store import Store
 from holdfast.pipelines.sinks.table_sink import TableSink
@@ -25,6 +28,9 @@ EXTRAS = {
     "iceberg": "iceberg",
     **dict.fromkeys(("redis", "rediss", "unix"), "redis"),
 }
+_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
+_OUTPUT_MODES: Final = ("append", "update", "complete")
+_TRIGGERS: Final = ("processingTime", "availableNow", "once", "continuous", "realTime")
 
 
 def write(
@@ -33,7 +39,7 @@ def write(
     *,
     table: str,
     query: str,
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     mode: Literal["append", "upsert"] = "append",
     keys: Sequence[str] = (),
     version: str | None = None,
@@ -61,28 +67,71 @@ def write(
     TargetError: the frame or the options make no sense. What a batch meets comes with the query's
     exception: FencedError, PlanError, TargetError.
     """
-    if not frame.isStreaming:
+    if not getattr(frame, "isStreaming", False):
         raise TargetError("frame: it is no stream; use spark.readStream, or Spark's own writer")
+    location = os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint
+    _refuse_no_text(target=target, table=table, query=query, checkpoint=location)
     described = Target(
         table=table,
         mode=_mode(mode),
-        keys=(keys,) if isinstance(keys, str) else tuple(keys),
+        keys=(keys,) if isinstance(keys, str) else tuple(keys or ()),
         version=version,
         deleted=deleted,
         adds_columns=_adds_columns(schema_changes),
     )
+    _refuse_unknown_columns(described, dict(frame.dtypes))
+    _refuse_modes_of_spark(output_mode, trigger)
     if output_mode == "complete" and described.mode is Mode.APPEND:
         raise TargetError(
             'output_mode: with "complete" each batch has all rows of the result again, which '
             'mode="append" would add each time; use mode="upsert" with keys'
         )
     store = _with_extra(target, query, described)
-    sink = TableSink(store, checkpoint=checkpoint, begin_anew=begin_anew)
+    sink = TableSink(store, checkpoint=location, begin_anew=begin_anew)
     writer = frame.writeStream.queryName(query).outputMode(output_mode)
-    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.option("checkpointLocation", location)
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.foreachBatch(sink).start()
+
+
+def _refuse_no_text(**given: object) -> None:
+    """TargetError, by name: what is no text at all, of which a password might be a part."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TargetError(f"{name}: a text is wanted, and not {type(value).__name__}")
+        if not value.strip():
+            raise TargetError(f"{name}: is empty")
+
+
+def _refuse_unknown_columns(target: Target, types: Mapping[str, str]) -> None:
+    """TargetError: keys, version or deleted name what the query does not have, as it is spelt."""
+    named: list[tuple[str, str | None]] = [("keys", key) for key in target.keys]
+    named += [("version", target.version), ("deleted", target.deleted)]
+    for option, name in named:
+        if name is None or name in types:
+            continue
+        lower = {each.lower(): each for each in types}
+        meant = nearest(name.lower(), lower) if isinstance(name, str) else None
+        has = f"the nearest is {meant!r}" if meant else f"it has {', '.join(types)}"
+        raise TargetError(f"{option}: {name!r} is no column of the query; {has}")
+    if target.deleted is not None and types[target.deleted] != "boolean":
+        raise TargetError(
+            f"deleted: {target.deleted!r} is {types[target.deleted]}, and has to be a boolean"
+        )
+
+
+def _refuse_modes_of_spark(output_mode: str, trigger: Mapping[str, Any] | None) -> None:
+    """TargetError: Spark would not know it; or would, in another case, and we would not."""
+    if output_mode not in _OUTPUT_MODES:
+        raise TargetError(f"output_mode: {output_mode!r}; use {', '.join(_OUTPUT_MODES)}")
+    if trigger is not None and not (
+        isinstance(trigger, Mapping) and len(trigger) == 1 and trigger.keys() <= {*_TRIGGERS}
+    ):
+        raise TargetError(
+            f'trigger: {trigger!r}; use {{"processingTime": "5 seconds"}} or '
+            '{"availableNow": True}'
+        )
 
 
 def _mode(mode: str) -> Mode:
@@ -145,4 +194,6 @@ def _store(url: str, query: str, target: Target) -> Store:
         from holdfast.pipelines.sinks.key_value.store import RedisStore  # noqa: PLC0415
 
         return RedisStore(url, query, target)
-    raise TargetError(f"target: {scheme}:... is none of {', '.join(f'{s}://' for s in SCHEMES)}")
+    # Of a text that is no URL ("host=db password=...") nothing is shown.
+    shown = f"{scheme}:..." if _SCHEME.fullmatch(scheme) and ":" in url else "it"
+    raise TargetError(f"target: {shown} is none of {', '.join(f'{s}://' for s in SCHEMES)}")

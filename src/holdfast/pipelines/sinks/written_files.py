@@ -93,7 +93,12 @@ def sync(path: Path) -> None:
 def folder_of(url: str, scheme: str, reason: str) -> Path:
     """Return the folder of `SCHEME:///PATH`. TargetError, with the reason: it is somewhere else."""
     parts = urlsplit(url)
-    if parts.scheme != scheme or parts.netloc or not parts.path:
+    if parts.query or parts.fragment:
+        raise TargetError(
+            f"target: {scheme}:///FOLDER ends before a ? or #; if the folder's name has one, write "
+            "%3F or %23"
+        )
+    if parts.scheme != scheme or parts.netloc or not parts.path.startswith("/"):
         # What stands before an @ may be a key to somebody's store.
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         raise TargetError(f"target: {shown!r}; use {scheme}:///FOLDER. {reason}")

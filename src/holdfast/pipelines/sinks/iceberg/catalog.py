@@ -20,8 +20,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import PY_IO_IMPL
 from sqlalchemy.engine import make_url
 
-from holdfast.pipelines.fence import open_engine
-from holdfast.pipelines.sinks.database_url import checked, with_password
+from holdfast.pipelines.sinks.database_url import checked, open_database
 from holdfast.pipelines.sinks.iceberg import synced_files
 from holdfast.pipelines.sinks.target import TargetError
 
@@ -69,8 +68,10 @@ class Place:
             raise TargetError(f"target: it has to name one warehouse; {_USE}")
         parts = urlsplit(warehouse)
         if parts.scheme not in {"", "file"} or parts.netloc or not parts.path.startswith("/"):
+            # What stands before an @ may be a key to somebody's store.
+            shown = f"{parts.scheme}://..." if parts.netloc else warehouse
             raise TargetError(
-                f"target: warehouse={warehouse}: only folders are built, which every executor has "
+                f"target: warehouse={shown}: only folders are built, which every executor has "
                 "under the same name; use warehouse=/FOLDER"
             )
         plain = url.difference_update_query(["warehouse", "catalog"])
@@ -97,7 +98,7 @@ class OwnersCatalog(SqlCatalog):
         # Not SqlCatalog's: it opens an engine of its own, and keeps the password in a property.
         properties = {"warehouse": location(place.warehouse), PY_IO_IMPL: synced_files.NAME}
         super(SqlCatalog, self).__init__(place.catalog, **properties)
-        self.engine = open_engine(with_password(place.url), pooled=False)
+        self.engine = open_database(place.url)
         try:
             self._init_catalog()
         except (sql.exc.IntegrityError, sql.exc.ProgrammingError, sql.exc.OperationalError):

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
@@ -53,8 +54,12 @@ def checked(url: str) -> str:
 def connect(url: str, *, retries: int = RETRIES) -> Redis:
     """Return a client. OptionError: the password can't be had here. Nothing is asked yet."""
     settings = _settings(url)
-    if settings["password"] is not None:
-        settings["password"] = resolved(OPTION, settings["password"])
+    user, password = settings.pop("username"), settings.pop("password")
+    if password is None:
+        settings["username"] = user
+    else:
+        resolved(OPTION, password)  # refused here, and not where a command is sent
+        settings["credential_provider"] = _Named(user, password)
     return Redis(
         **settings,
         protocol=2,
@@ -65,8 +70,23 @@ def connect(url: str, *, retries: int = RETRIES) -> Redis:
     )
 
 
+class _Named(CredentialProvider):
+    """A password by its name, read for each connection: it may change while a query runs."""
+
+    def __init__(self, user: str | None, reference: str) -> None:
+        self._user = user
+        self._reference = reference
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = resolved(OPTION, self._reference)
+        return (password,) if self._user is None else (self._user, password)
+
+
 def _settings(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # which quotes what stands before the @
+        raise _no_url("it is no URL") from None
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     try:
         port = parts.port
