@@ -11,8 +11,10 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import repeat
 from struct import Struct as Layout
 from struct import pack
 from typing import Any, NamedTuple
@@ -132,6 +134,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.silent_ports: list[int] = []  # of brokers that metadata name first, and nobody hears
         self.epochs_asked: list[tuple[int, int]] = []  # by node: where this epoch ends
         self.ids_on: dict[int, bytes] = {}  # nodes that know another topic of the name
+        self.controllers: Iterator[int] = repeat(0)  # that brokers name, one an answer
         self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
         self.follower: int | None = None  # that a leader sends readers of a rack to
         self.topic_id = bytes(range(16))
@@ -293,7 +296,10 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         ]
         topics = unknown if node in self.deleted_on else [topic, *unknown]
         return MetadataResponse(
-            brokers=brokers, cluster_id="canned", controller_id=0, topics=topics
+            brokers=brokers,
+            cluster_id="canned",
+            controller_id=next(self.controllers),
+            topics=topics,
         )
 
     def _offsets(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -71,6 +71,12 @@ class Facts:
         del all_of_them
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
+    def settled(
+        self, before: dict[str, str], told: dict[str, str], *, all_of_them: bool = False
+    ) -> dict[str, str]:
+        del before, all_of_them
+        return told
+
     def earliest(
         self,
         wanted: Collection[Partition],

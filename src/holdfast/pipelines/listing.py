@@ -17,11 +17,19 @@ from confluent_kafka.admin import OffsetSpec
 
 from holdfast.pipelines.intake.connection import Client, open_admin, open_consumer
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds, parted
+from holdfast.pipelines.offsets import (
+    Epochs,
+    Known,
+    Offsets,
+    Partition,
+    TopicIds,
+    known_of,
+    parted,
+)
 from holdfast.pipelines.reading import leaders
 from holdfast.pipelines.reading.told_offsets import NO_ANSWER, Told, ask_offsets
 from holdfast.pipelines.reading.way import way_of
-from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask, numbers_of
+from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, TopicsOver, ask, numbers_of
 from holdfast.wire.well_known import LATEST
 
 log = logging.getLogger(__name__)
@@ -62,6 +70,7 @@ class Listing:
         self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
+        self._over = TopicsOver(client)
         # Since when a leader is an old one, and how often it was; the first time it was said.
         self._behind: dict[Partition, tuple[float, int]] = {}
         # Offsets and epochs that a leader's log goes on from, by the leader's epoch: asked once.
@@ -207,6 +216,27 @@ class Listing:
             time.sleep(PAUSE_S)
         return ids
 
+    def settled(self, before: TopicIds, told: TopicIds, *, all_of_them: bool = False) -> TopicIds:
+        """Return the ids that are told, without those that a broker tells which lags behind others.
+
+        With `all_of_them` it asks until brokers say the same of each topic, WAIT_S at most.
+        """
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            found = self._over.settled(before, told)
+            doubtful = told.keys() - found.keys()
+            if doubtful:
+                self._find_leaders_anew()  # who was asked would be asked again
+            if not (doubtful and all_of_them):
+                return found
+            if time.monotonic() > deadline:
+                raise ListingError(
+                    f"brokers tell different ids of topic {', '.join(sorted(doubtful))} for "
+                    f"{WAIT_S:.0f} s: one of them was cut off from its cluster"
+                )
+            time.sleep(PAUSE_S)
+            told = found | self.topic_ids(doubtful)
+
     def earliest(
         self,
         partitions: Collection[Partition],
@@ -271,13 +301,7 @@ class Listing:
             time.sleep(PAUSE_S)
             told = self.ends(unknown, read.epochs, all_of_them=True)
             latest = Known(latest.offsets | told.offsets, latest.epochs | told.epochs)
-        return (
-            Known(
-                {p: end for p, end in latest.offsets.items() if p not in unknown},
-                {p: epoch for p, epoch in latest.epochs.items() if p not in unknown},
-            ),
-            cuts,
-        )
+        return known_of(latest, latest.offsets.keys() - unknown), cuts
 
     def _epoch_ends(self, read: Known, latest: Known) -> tuple[Offsets, set[Partition]]:
         """Return where epochs in which was read end, of newer leaders; and which do not say."""

@@ -18,6 +18,7 @@ from holdfast.clients.blocking_driver import Driver, DriverError, Peer, Unsuppor
 from holdfast.pipelines.offsets import Epochs, Partition
 from holdfast.pipelines.reading.access import PASSING
 from holdfast.pipelines.reading.way import Client, wire_settings
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,6 +31,7 @@ from holdfast.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from holdfast.wire.uuids import NULL_UUID, uuid_text
 
 # Of a cluster that is cut in two the smaller part is wrong: so many brokers are not all in it.
 BROKERS_MAX: Final = 30
@@ -44,6 +46,16 @@ class Newest(NamedTuple):
 
     epochs: Epochs
     addresses: tuple[str, ...] = ()
+
+
+class Spread(NamedTuple):
+    """Which ids brokers tell of topics ("": one tells something else), and whether each answered.
+
+    A topic that those who answer do not know has none.
+    """
+
+    ids: dict[str, set[str]]
+    is_whole: bool
 
 
 class Question(NamedTuple):
@@ -80,6 +92,24 @@ def newest(client: Client, partitions: Collection[Partition]) -> Newest:
             tuple(map(_address, brokers)),
         )
     return Newest({})
+
+
+def ids_told(client: Client, topics: Iterable[str]) -> Spread:
+    """Ask each broker which topics these are. Whom nobody answers knows nothing; it raises nothing.
+
+    Those that lag or were cut off are looked for, so none is left out by lot.
+    """
+    names, is_whole = sorted({*topics}), False
+    ids: dict[str, set[str]] = {name: set() for name in names}
+    with _asking(client) as driver, suppress(DriverError):
+        told = driver.metadata(names)
+        others = list(all_told(driver, told.brokers, names))
+        is_whole = bool(others) and None not in others
+        for topic in (one for answer in [told, *others] if answer for one in answer.topics):
+            if topic.name in ids and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                has_id = not topic.error_code and topic.topic_id != NULL_UUID
+                ids[topic.name].add(uuid_text(topic.topic_id) if has_id else "")
+    return Spread(ids, is_whole)
 
 
 def _address(broker: MetadataResponseBroker) -> str:
