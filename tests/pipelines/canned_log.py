@@ -18,8 +18,10 @@ from itertools import repeat
 from struct import Struct as Layout
 from struct import pack
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from holdfast.wire.batch import BatchHeader, read_header
+from holdfast.wire.batch_header import MAGIC
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import decode_request, encode_response
 from holdfast.wire.frame_buffer import FrameBuffer
@@ -59,6 +61,7 @@ from holdfast.wire.well_known import EARLIEST
 TOPIC = "canned"
 NUMBER = 0
 FIRST_SILENT = 100  # the id of a node that says nothing; others count from 0
+_MAGIC_AT = 16  # in every format
 FIRST_OF_OURS = FetchRequest.MIN_VERSION
 _HEAD = Layout(">hhi")  # API, version, correlation id
 _OLD_FETCH = Layout(f">iiiiih{len(TOPIC)}siiqi")
@@ -68,6 +71,13 @@ def is_of_old(frame: Any) -> bool:
     """Return whether a request is a Fetch of a version that our wire layer does not have."""
     key, version, _ = _HEAD.unpack_from(frame)
     return bool(key == FetchRequest.KEY and version < FIRST_OF_OURS)
+
+
+def old_message(magic: int, offset: int) -> bytes:
+    """Return a message as brokers of before 0.11 wrote them."""
+    stamp = pack(">q", 7) if magic else b""
+    checked = pack(">bb", magic, 0) + stamp + pack(">i1si3s", 1, b"k", 3, b"old")
+    return pack(">qiI", offset, len(checked) + 4, crc32(checked)) + checked
 
 
 class Entry(NamedTuple):
@@ -359,7 +369,11 @@ class CannedLog(AbstractContextManager["CannedLog"]):
 
     def _epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the newest epoch up to this one, and where the next one begins."""
-        begun = [(read_header(entry.data).leader_epoch, entry.first) for entry in self.entries]
+        begun = [
+            (read_header(entry.data).leader_epoch, entry.first)
+            for entry in self.entries
+            if entry.data[_MAGIC_AT] >= MAGIC
+        ]
         older = [one for one, _ in begun if one <= epoch]
         newer = [first for one, first in begun if one > epoch]
         return (max(older), min(newer, default=self.end)) if older else (-1, -1)

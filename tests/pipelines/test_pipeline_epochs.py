@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff
+from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff, Entry, old_message
 
 from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.pipelines import listing as listing_module
@@ -180,6 +180,41 @@ def rows_then_an_election(log: CannedLog, how: Access, refused: type[Exception])
     with pytest.raises(refused, match="cut the log at offset 20, when it was read up to 30"):
         list(reading.batches())
     client.close()
+
+
+def test_an_epoch_that_a_log_has_nothing_of_was_cut_though_it_is_as_long() -> None:
+    """The new epoch begins exactly where the reader stands: the end alone shows nothing.
+
+    Brokers of before Fetch 12 do not look at it themselves.
+    """
+    with CannedLog(nodes=2, epoch=2, fetch_version_max=11) as log:
+        write(log, 1, 1)
+        write(log, 5, 2)
+        how = access(log, fail_on_data_loss=False)
+        client = WireClient(how.client)
+        reading = wire_module._Reading(
+            client, CANNED, RangeRows(CANNED, 0, 60, how), how, Plan(end_epoch=2)
+        )
+        for _ in range(2):
+            assert not rows(reading._take(reading._next()))  # the columns are not full
+        client.take(10)
+        log.elect(1, 3, cut_at=10)
+        write(log, 1, 1)
+        write(log, 4, 3)
+        with pytest.raises(ReadError, match="cut the log at offset 20, when it was read up to 20"):
+            list(reading.batches())
+        client.close()
+        forget_clients()
+
+
+def test_librdkafka_goes_on_from_what_our_own_client_has_read(log: CannedLog) -> None:
+    """Seen to fail: it held the range's first epoch against where the other had come to."""
+    log.epoch = 2
+    write(log, 1, 1)
+    write(log, 2, 2)
+    log.entries += [Entry(offset, offset, old_message(1, offset)) for offset in range(30, 33)]
+    batches = read_range(CANNED, 5, 33, access(log), Plan(start_epoch=1, end_epoch=2))
+    assert [n for batch in batches for n in batch.column("offset").to_pylist()] == [*range(5, 33)]
 
 
 def test_what_was_cut_between_planning_and_reading_is_told(log: CannedLog) -> None:

@@ -65,6 +65,13 @@ class Question(NamedTuple):
     leader_epoch: int
 
 
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a log. `epoch` is an older one if the log has nothing of that."""
+
+    epoch: int
+    offset: int
+
+
 def newest(client: Client, partitions: Collection[Partition]) -> Newest:
     """Ask many brokers who leads. Whom nobody answers knows of no epoch; it raises nothing.
 
@@ -155,7 +162,7 @@ def epoch_ends(client: Client, asked: Mapping[Partition, Question]) -> dict[Part
         for node, theirs in _by_leader(driver, asked).items():
             with suppress(DriverError):
                 ends, refused = ends_told_by(driver.peer(node), theirs)
-                found |= ends
+                found |= {p: None if end is None else end.offset for p, end in ends.items()}
                 found |= {p: None for p, code in refused.items() if code not in PASSING}
     return found
 
@@ -191,7 +198,7 @@ def _leading(told: MetadataResponse, asked: Mapping[Partition, Question]) -> dic
 
 def ends_told_by(
     peer: Peer, asked: Mapping[Partition, Question]
-) -> tuple[dict[Partition, int | None], dict[Partition, int]]:
+) -> tuple[dict[Partition, EpochEnd | None], dict[Partition, int]]:
     """Ask one leader where epochs end; return what it says, and what it refuses, by code.
 
     DriverError: it does not answer.
@@ -211,7 +218,7 @@ def ends_told_by(
         response = peer.send(request)
     except UnsupportedError:
         return dict.fromkeys(asked), {}
-    ends: dict[Partition, int | None] = {}
+    ends: dict[Partition, EpochEnd | None] = {}
     refused: dict[Partition, int] = {}
     for topic in response.topics:
         for one in topic.partitions:
@@ -219,5 +226,6 @@ def ends_told_by(
             if one.error_code:
                 refused[partition] = one.error_code
             else:
-                ends[partition] = one.end_offset if one.end_offset >= 0 else None
+                end = EpochEnd(one.leader_epoch, one.end_offset)
+                ends[partition] = end if end.offset >= 0 else None
     return ends, refused

@@ -57,11 +57,15 @@ _idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
 class NotOursError(Exception):
     """From `position` on only librdkafka reads: messages of an old format, or an old broker."""
 
-    def __init__(self, position: int, why: str, *, is_held: bool) -> None:
-        """`is_held`: what was yielded is certain to be of the topic that was planned."""
+    def __init__(self, position: int, why: str, *, last_epoch: int, is_held: bool) -> None:
+        """`last_epoch`: of what was yielded last (-1: nothing was, or of none).
+
+        `is_held`: it is certain to be of the topic that was planned.
+        """
         super().__init__(position, why)
         self.position = position
         self.why = why
+        self.last_epoch = last_epoch
         self.is_held = is_held
 
 
@@ -280,7 +284,8 @@ class _Reading:
             self._at_end()
 
     def _not_ours(self, why: str) -> NotOursError:
-        return NotOursError(self._rows.position, why, is_held=self.is_held)
+        last_epoch = self._history.last_epoch
+        return NotOursError(self._rows.position, why, last_epoch=last_epoch, is_held=self.is_held)
 
     def _broken(self, why: str) -> ReadError:
         return ReadError(f"{self._partition}: at offset {self._rows.position}: {why}")
