@@ -150,10 +150,13 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.topic_id = bytes(range(16))
         self.refusals: deque[tuple[int, int]] = deque()  # by a node: with an error, once
         self.session_refusals: deque[int] = deque()
-        self.hang_ups: deque[int] = deque()  # a node that hangs up at its next fetch, once
+        self.hang_ups: deque[int] = (
+            deque()
+        )  # a node that hangs up at its next fetch, once, behind refusals
         self.fetched: list[Fetched] = []
         self.grants_sessions = True
         self.bytes_in_time: int | None = None  # who asks for more waits for ever
+        self.silent_metadata = 0  # so many questions who leads are not answered
         self.answers_after_s = 0.0  # each fetch waits so long
         self.lagging = 0  # so many fetches find a high watermark that has not come on
         self._fetch_version_max = fetch_version_max
@@ -238,6 +241,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                     connection.sendall(b"".join(buffers))
 
     def _is_slow(self, request: Request) -> bool:
+        if isinstance(request, MetadataRequest) and self.silent_metadata:
+            self.silent_metadata -= 1
+            return True
         bound = self.bytes_in_time
         return bound is not None and isinstance(request, FetchRequest) and request.max_bytes > bound
 
@@ -379,7 +385,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         return (max(older), min(newer, default=self.end)) if older else (-1, -1)
 
     def _fetch(self, node: int, request: FetchRequest) -> FetchResponse | None:
-        if self.hang_ups and self.hang_ups[0] == node:
+        if self.hang_ups and self.hang_ups[0] == node and not self.refusals:
             self.hang_ups.popleft()
             return None
         if self.session_refusals:

@@ -19,6 +19,7 @@ from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog
 from holdfast.cluster.processes import wait_until
 from holdfast.pipelines.offsets import DataLossError, Partition
 from holdfast.pipelines.options import FETCH_BYTES
+from holdfast.pipelines.reading import wire_client
 from holdfast.pipelines.reading import wire_range as module
 from holdfast.pipelines.reading.access import Access, ReadError
 from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, From, Limits
@@ -212,6 +213,31 @@ def test_what_does_not_come_in_time_is_asked_for_in_less(
     with pytest.raises(ReadError, match=r"pollTimeoutMs\): Fetch .*no answer in time"):
         offsets(wire_range(CANNED, 0, end, access(log, fetch_bytes=100_000, silence_ms_max=900)))
     assert log.fetched[-1].bytes_max == module.FETCH_BYTES_MIN
+
+
+def test_who_leads_told_late_makes_no_fetch_smaller(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the size of an answer that keeps metadata waiting."""
+    monkeypatch.setattr(wire_client, "_METADATA_S", 0.2)
+    end = filled(log)
+    log.silent_metadata = 2
+    how = access(log, fetch_bytes=1_000_000)
+    assert offsets(wire_range(CANNED, 0, end, how)) == [*range(end)]
+    assert [one.bytes_max for one in log.fetched] == [1_000_000]
+
+
+def test_a_topic_that_nobody_can_be_asked_for_is_waited_for_longer(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answered that it is unknown, and then none does: that says nothing more of the topic."""
+    monkeypatch.setattr(module, "UNKNOWN_S", 0.5)
+    end = filled(log)
+    how = access(log, silence_ms_max=1_500)
+    log.refusals.append((0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    log.hang_ups.extend([0] * 1_000)
+    with pytest.raises(ReadError, match=r"1500 ms \(kafkaConsumer\.pollTimeoutMs"):
+        offsets(wire_range(CANNED, 0, end, how))
 
 
 def test_a_high_watermark_that_lags_is_waited_for(log: CannedLog) -> None:

@@ -29,7 +29,14 @@ from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.history import History
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.way import Client
-from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient, is_meant
+from holdfast.pipelines.reading.wire_client import (
+    ANSWER_S,
+    Answer,
+    Bounds,
+    Lead,
+    WireClient,
+    is_meant,
+)
 from holdfast.wire.errors import ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.uuids import NULL_UUID, uuid_text
@@ -177,19 +184,15 @@ class _Reading:
                 self._ask(self._rows.position)
             if not self._client.is_asking:
                 return None
-            left_s = max(self._deadline_s - time.monotonic(), PAUSE_S)
             self._asked_by_id = self._asking_by_id
-            error, data = self._client.take(min(ANSWER_S, left_s))
+            error, data = self._taken()
         except NoLeaderError as refusal:
             self._refused(refusal.code, str(refusal))
-            return None
-        except AnswerTimeoutError as failure:  # the way may be slow: ask for less
-            self._fetch_bytes = max(self._fetch_bytes // 2, FETCH_BYTES_MIN)
-            self._pause(str(failure))
             return None
         except DriverError as failure:
             if isinstance(failure, UnsupportedError) and not isinstance(failure, NoBrokerError):
                 raise self._not_ours(str(failure)) from failure
+            self._unknown_since_s = None  # nobody says that any more
             self._pause(str(failure))
             return None
         if error:
@@ -204,6 +207,15 @@ class _Reading:
             self._unknown_since_s = None
             return data if data is not None else _NOTHING_NEW
         return None
+
+    def _taken(self) -> Answer:
+        """Wait for the answer to a fetch. DriverError: none came, and less is asked for then."""
+        left_s = max(self._deadline_s - time.monotonic(), PAUSE_S)
+        try:
+            return self._client.take(min(ANSWER_S, left_s))
+        except AnswerTimeoutError:  # the way may be slow
+            self._fetch_bytes = max(self._fetch_bytes // 2, FETCH_BYTES_MIN)
+            raise
 
     def _ask(self, position: int) -> None:
         """Send a fetch from a position on. DriverError: it can't be sent."""
