@@ -310,7 +310,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
             for one in request.topics or ()
             if one.name != TOPIC or node in self.deleted_on
         ]
-        topics = unknown if node in self.deleted_on else [topic, *unknown]
+        is_asked = not request.topics or any(one.name == TOPIC for one in request.topics)
+        is_told = is_asked and node not in self.deleted_on
+        topics = [topic, *unknown] if is_told else unknown
         return MetadataResponse(
             brokers=brokers,
             cluster_id="canned",

@@ -23,7 +23,7 @@ from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as read_module
 from holdfast.pipelines import source, topic_ids
-from holdfast.pipelines.listing import Listing, ListingError
+from holdfast.pipelines.listing import Listing, ListingError, UnknownTopicError
 from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import Planner, RangePartition
@@ -608,6 +608,33 @@ def test_a_topic_is_another_one_when_all_brokers_say_so(
     assert reader.partitions(before, anew) == []
     log.ids_on = {0: old, 1: old}
     assert reader.latestOffset(anew, ReadAllAvailable()) == anew
+
+
+class Clock:
+    """Time that passes as somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_topics_that_were_deleted_are_waited_for_together(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: a run that ends waited for each of them in turn."""
+    clock = Clock()
+    monkeypatch.setattr(listing_module, "time", clock)
+    gone = [f"gone{number}" for number in range(5)]
+    reader = planning(log, subscribe=",".join([*gone, TOPIC]), goneData="skip")
+    assert reader._planner.still_there() == [CANNED]
+    assert clock.now < 1.5 * listing_module.REQUEST_S
+    with pytest.raises(UnknownTopicError, match="gone0"):
+        reader._planner.partitions()
 
 
 def test_a_topic_whose_id_is_told_only_now_is_the_same(log: CannedLog) -> None:

@@ -53,6 +53,9 @@ class Facts:
 
     existing_of = partitions
 
+    def known(self, topics: Iterable[str]) -> list[Partition]:
+        return self.existing_of(topics)
+
     def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
         return [p for p in partitions if p in self.end and p not in self.late]
 

@@ -54,6 +54,10 @@ class UnknownTopicError(ListingError):
     """No broker knows a topic, also some seconds later."""
 
 
+def unknown(topic: str) -> UnknownTopicError:
+    return UnknownTopicError(f"topic {topic!r} does not exist; create it, or check its name")
+
+
 class Listing:
     """Partitions of topics, and where their logs begin and end."""
 
@@ -97,10 +101,30 @@ class Listing:
 
     def partitions(self, topics: Collection[str]) -> list[Partition]:
         """Return all partitions of these topics. ListingError: unknown, or nobody answers."""
-        found: list[Partition] = []
+        found = self.known(topics)
+        there = {partition.topic for partition in found}
         for topic in topics:
-            found += [Partition(topic, number) for number in self._partitions_of(topic)]
-        return sorted(found)
+            if topic not in there:
+                raise unknown(topic)
+        return found
+
+    def known(self, topics: Collection[str]) -> list[Partition]:
+        """Return all partitions of those topics that exist.
+
+        One may have been made a moment ago, and not every broker may know it yet: what is missing
+        is waited for REQUEST_S, all of it together.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        found: list[Partition] = []
+        missing = list(dict.fromkeys(topics))
+        while True:
+            told = self.existing_of(missing)
+            found += told
+            there = {partition.topic for partition in told}
+            missing = [topic for topic in missing if topic not in there]
+            if not missing or time.monotonic() > deadline:
+                return sorted(found)
+            time.sleep(PAUSE_S)
 
     def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Return those of `partitions` that exist now; an unknown topic has none."""
@@ -114,7 +138,11 @@ class Listing:
         It is asked at each trigger, so in one request, however many topics there are. Of whom that
         one tells nothing is asked alone, which says in words what is wrong.
         """
-        told = numbers_of(self._admin, topics) if self._answered and len(topics) > 1 else {}
+        told: dict[str, list[int]] = {}
+        if len(topics) > 1:
+            if not self._answered:
+                self._metadata(next(iter(topics)))
+            told = numbers_of(self._admin, topics)
         found: list[Partition] = []
         for topic in topics:
             numbers = told.get(topic)
@@ -152,19 +180,6 @@ class Listing:
                 break
             time.sleep(PAUSE_S)
         return sorted(found)
-
-    def _partitions_of(self, topic: str) -> list[int]:
-        """A topic may have been made a moment ago, and not every broker may know it yet."""
-        deadline = time.monotonic() + REQUEST_S
-        while True:
-            numbers = self._numbers(self._metadata(topic), topic)
-            if numbers:
-                return numbers
-            if time.monotonic() > deadline:
-                raise UnknownTopicError(
-                    f"topic {topic!r} does not exist; create it, or check its name"
-                )
-            time.sleep(PAUSE_S)
 
     def _metadata(self, topic: str | None = None) -> Any:
         """Describe one topic, or all of them; asking makes none."""

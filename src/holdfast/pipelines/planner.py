@@ -19,7 +19,7 @@ from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.intake.split import split
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.listing import Listing, UnknownTopicError
+from holdfast.pipelines.listing import Listing, unknown
 from holdfast.pipelines.offsets import (
     DataLossError,
     Epochs,
@@ -106,13 +106,11 @@ class Planner:
         if options.partitions:
             there = {*self.present(options.partitions)}
             return [p for p in found() if p in there or options.gone.fails(p.topic)]
-        kept: list[Partition] = []
+        kept = self.listing.known(options.topics)
+        there = {partition.topic for partition in kept}
         for topic in options.topics:
-            try:
-                kept += self.listing.partitions([topic])
-            except UnknownTopicError:
-                if options.gone.fails(topic):
-                    raise
+            if topic not in there and options.gone.fails(topic):
+                raise unknown(topic)
         return kept
 
     def present(self, known: Collection[Partition]) -> list[Partition]:
