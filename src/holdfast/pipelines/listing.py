@@ -231,6 +231,12 @@ class Listing:
             time.sleep(PAUSE_S)
         return ids
 
+    def gone(self, ids: TopicIds) -> set[str]:
+        """Return which of these topics are no more, as each broker of the cluster says."""
+        found = self._over.gone(ids)
+        self._missed = {p for p in self._missed if p.topic not in found}
+        return found
+
     def settled(self, before: TopicIds, told: TopicIds, *, all_of_them: bool = False) -> TopicIds:
         """Return the ids that are told, without those that a broker tells which lags behind others.
 

@@ -256,6 +256,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         seen = {p: offset for p, offset in self._seen.items() if p.topic not in others}
         self._seen = seen | latest.offsets
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
+        gone = planner.gone({t: i for t, i in begin.ids.items() if t not in others}, present)
+        kept = {p: offset for p, offset in kept.items() if p.topic not in gone}
         short = moves.cut_short(kept, known, latest)
         # Told as what it is when the query began: up to there nothing was read.
         short = {p: text for p, text in short.items() if self._past_end.get(p) != kept[p]}
@@ -270,7 +272,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         # That a log was cut is told once: who leads it has all before the offset that stands.
         epochs |= {p: told[p] for p in cuts}
         # An id that is not told just now stays what it was: nothing says that it changed.
-        position = Position(end, begin.ids | ids, planner.options.progress, epochs)
+        named = {t: i for t, i in (begin.ids | ids).items() if t not in gone}
+        position = Position(end, named, planner.options.progress, epochs)
         cut: Gaps = {p: ((at, kept[p]),) for p, at in cuts.items()}
         return self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end), cut)
 

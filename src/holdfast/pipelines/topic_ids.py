@@ -31,6 +31,7 @@ REQUEST_S = 5.0
 PAUSE_S = 0.2
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: what a broker without ids is taken to say
 LOOKS = 10
+GONE_LOOK_S = 60.0
 OVER_MAX = 10_000  # ids that are remembered
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class TopicsOver:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._over: dict[str, None] = {}  # their ids, the oldest first
+        self._looked: dict[str, float] = {}  # when brokers were asked whether one is gone
 
     def settled(self, before: Mapping[str, str], told: Mapping[str, str]) -> TopicIds:
         """Return what is told, without what may be told by who lags.
@@ -113,6 +115,27 @@ class TopicsOver:
             doubtful |= {t for t in looked_at if spread[t] != {changed[t]}}
         self._end(before[topic] for topic in looked_at - doubtful)
         return {topic: now for topic, now in told.items() if topic not in doubtful}
+
+    def gone(self, ids: Mapping[str, str]) -> set[str]:
+        """Return which of these topics each broker of the cluster answers not to know.
+
+        So none can bring them back, and their ids are over. Over librdkafka each broker can't be
+        asked, and no topic is told. A cluster in which one does not answer is asked now and then.
+        """
+        self._looked = {each: at for each, at in self._looked.items() if each in ids.values()}
+        now_s = time.monotonic()
+        asked = {
+            topic: topic_id
+            for topic, topic_id in ids.items()
+            if now_s - self._looked.get(topic_id, -GONE_LOOK_S) >= GONE_LOOK_S
+        }
+        if not asked or not way_of(self._client).is_ours:
+            return set()
+        self._looked |= dict.fromkeys(asked.values(), now_s)
+        spread = leaders.ids_told(self._client, asked)
+        found = {topic for topic in asked if spread.is_whole and not spread.ids[topic]}
+        self._end(asked[topic] for topic in found)
+        return found
 
     def _spread(self, topics: Iterable[str]) -> leaders.Spread:
         if way_of(self._client).is_ours:
