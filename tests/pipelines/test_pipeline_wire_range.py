@@ -257,6 +257,20 @@ def test_silence_ends_after_its_time(log: CannedLog) -> None:
         offsets(wire_range(CANNED, 0, end, access(log, silence_ms_max=200)))
 
 
+def test_a_log_that_ends_in_a_hole_is_told_as_such(log: CannedLog) -> None:
+    """Compacted, and cut before the record that compaction had kept behind: nothing comes there.
+
+    A leader that has no time to read its disk says the same, so nothing is passed over.
+    """
+    log.readable = filled(log) + 10
+    why = r"nothing came at offset 60 .*: its leader .* ends at 70: .* a record that is written"
+    with pytest.raises(ReadError, match=why):
+        offsets(wire_range(CANNED, 0, 70, access(log, silence_ms_max=300)))
+    log.add(build_batch([Record(b"k", b"v", 5)], base_offset=70))
+    log.readable = None
+    assert offsets(wire_range(CANNED, 55, 70, access(log))) == [*range(55, 60)]
+
+
 def test_what_is_refused_for_good_is_told_at_once(log: CannedLog) -> None:
     end = filled(log)
     log.refusals.append((0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

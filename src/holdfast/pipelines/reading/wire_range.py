@@ -56,6 +56,11 @@ _UNKNOWN: Final = frozenset(
 # A session leaves out what is as it was: so the end is not known from it.
 _NOTHING_NEW: Final = PartitionData(high_watermark=-1)
 _NO_PROOF: Final = "that is no newer one than told of the range's end, so it may be cut off"
+# Nothing proves it: a leader that is slow to read, or bounds us, sends nothing either.
+_HOLE: Final = (
+    "its leader answers without records, though its log ends at {}: what is left there may have "
+    "been compacted, and then a record that is written to this partition lets the query go on"
+)
 
 # Workers outlive tasks, and connections are dear: keep the idle ones.
 _idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
@@ -294,6 +299,8 @@ class _Reading:
         readable = data.last_stable_offset if committed else data.high_watermark
         if readable <= self._rows.position:
             self._at_end()
+        elif data is not _NOTHING_NEW:
+            self._trouble = _HOLE.format(readable)
 
     def _not_ours(self, why: str) -> NotOursError:
         last_epoch = self._history.last_epoch
