@@ -60,6 +60,7 @@ ELSEWHERE = {
 }
 POLL_TIMEOUT_MS = 120_000
 FETCH_BYTES = 16 * 1024 * 1024
+PAUSE_MS_MAX = 86_400_000
 FETCH_BYTES_MAX = 1024 * 1024 * 1024
 
 
@@ -100,6 +101,8 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
     client: dict[str, str] = {}
     for name, value in options.items():
         lower = name.lower()
+        if "\0" in str(value):  # where C takes it for the end
+            raise OptionError(f"{name}: has a character that no name has, a NUL; leave it out")
         if lower.startswith("kafka."):
             client[lower.removeprefix("kafka.")] = str(value)
         else:
@@ -131,7 +134,7 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         fetch_bytes=_fetch_bytes(given),
         offset_retries=whole(given, "fetchOffset.numRetries", least=0),
-        offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0),
+        offset_pause_ms=_pause_ms(given),
         progress=_progress(given, dict(properties), mode),
     )
 
@@ -228,6 +231,13 @@ def _tasks(given: Given) -> int | None:
             f"minPartitions: {wanted} is more than {TASKS_MAX}, the most there can be"
         )
     return wanted
+
+
+def _pause_ms(given: Given) -> int | None:
+    asked = whole(given, "fetchOffset.retryIntervalMs", least=0)
+    if asked is not None and asked > PAUSE_MS_MAX:
+        raise OptionError(f"fetchOffset.retryIntervalMs: {asked}; {PAUSE_MS_MAX} at most, a day")
+    return asked
 
 
 def _fetch_bytes(given: Given) -> int:
