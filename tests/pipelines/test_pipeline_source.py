@@ -778,6 +778,7 @@ def test_a_topic_that_is_gone_leaves_the_offsets_of_a_pattern(
     assert without == offsets(p0=9)
     assert "u-0: no longer exists" in caplog.text
     assert not reader._planner._said, "nothing stays behind"
+    assert reader.reportLatestOffset() == offsets(None, p0=9)
     assert reader.partitions(begin, without) == [RangePartition("t", 0, 3, 9, "first")]
     assert reader.latestOffset(without, ALL) == without
     # Another one of its name is new, and enters empty at its beginning.

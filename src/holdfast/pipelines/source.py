@@ -258,6 +258,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
         gone = planner.gone({t: i for t, i in begin.ids.items() if t not in others}, present)
         kept = {p: offset for p, offset in kept.items() if p.topic not in gone}
+        self._seen = {p: offset for p, offset in self._seen.items() if p.topic not in gone}
         short = moves.cut_short(kept, known, latest)
         # Told as what it is when the query began: up to there nothing was read.
         short = {p: text for p, text in short.items() if self._past_end.get(p) != kept[p]}
@@ -369,7 +370,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         begins = [r.partition for r in planned if r.partition.topic in sure]
         earliest = self._planner.begins(begins, ids)
         if end != self._planned:
-            self._hold(before, after, planned)
+            self._hold(before, after, [r for r in planned if r.partition.topic in sure])
         # What the log was held against here is not for the tasks to find again; and that of an
         # offset before a gap is not of what the range begins with behind it.
         behind = {r.partition for r in planned if r.start != before.offsets[r.partition]}
