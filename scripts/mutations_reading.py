@@ -168,7 +168,7 @@ READING: tuple[Mutation, ...] = (
         "a log that was cut and has grown",
         HISTORY,
         "        return min(end.offset, offset) if is_another else None\n",
-        "        return end if end is not None and end < offset and epoch < 0 else None\n",
+        "        return min(end.offset, offset) if is_another and epoch < 0 else None\n",
         tests=EPOCH_TESTS,
     ),
     one(
