@@ -594,7 +594,10 @@ def test_a_broker_that_lags_makes_no_topic_anew(
 
 
 def test_a_topic_is_another_one_when_all_brokers_say_so(
-    log: CannedLog, way: Any, monkeypatch: pytest.MonkeyPatch
+    log: CannedLog,
+    way: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """And then what it was before does not come back, whatever somebody says who lags."""
     write(log, 6, 1)
@@ -607,7 +610,9 @@ def test_a_topic_is_another_one_when_all_brokers_say_so(
     assert anew == at(0, 1, log)
     assert reader.partitions(before, anew) == []
     log.ids_on = {0: old, 1: old}
-    assert reader.latestOffset(anew, ReadAllAvailable()) == anew
+    for _ in range(2):
+        assert reader.latestOffset(anew, ReadAllAvailable()) == anew
+    assert caplog.text.count("brokers do not agree which topic canned is") == 1
 
 
 def test_a_topic_is_gone_when_all_brokers_say_so_and_does_not_come_back(

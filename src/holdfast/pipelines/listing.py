@@ -75,6 +75,7 @@ class Listing:
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
         self._over = TopicsOver(client)
+        self._doubted: set[str] = set()  # topics that brokers did not agree on when last asked
         # Since when a leader is an old one, and how often it was; the first time it was said.
         self._behind: dict[Partition, tuple[float, int]] = {}
         # Offsets and epochs that a leader's log goes on from, by the leader's epoch: asked once.
@@ -248,6 +249,12 @@ class Listing:
             doubtful = told.keys() - found.keys()
             if doubtful:
                 self._find_leaders_anew()  # who was asked would be asked again
+            if news := doubtful - self._doubted:
+                log.warning(
+                    "brokers do not agree which topic %s is: nothing of it moves until they do",
+                    ", ".join(sorted(news)),
+                )
+            self._doubted = (self._doubted - told.keys()) | doubtful
             if not (doubtful and all_of_them):
                 return found
             if time.monotonic() > deadline:
