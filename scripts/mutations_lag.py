@@ -41,8 +41,8 @@ LAG: tuple[Mutation, ...] = (
         "lag: a batch's entry names no group",
         "no lag but that of batch 0",
         SOURCE,
-        "Position(end, begin.ids | ids, planner.options.progress, epochs)",
-        "Position(end, begin.ids | ids, None, epochs)",
+        "Position(end, named, planner.options.progress, epochs)",
+        "Position(end, named, None, epochs)",
         tests=PROGRESS_TESTS,
     ),
     one(

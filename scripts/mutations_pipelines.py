@@ -425,8 +425,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: an id that is not told just now is forgotten",
         "a topic made anew while a broker was away",
         SOURCE,
-        "Position(end, begin.ids | ids, ",
-        "Position(end, ids, ",
+        "(begin.ids | ids).items() if t not in gone",
+        "ids.items() if t not in gone",
         tests=SOURCE_TESTS,
     ),
     one(

@@ -18,6 +18,7 @@ FENCE = "pipelines/fence.py"
 LISTING = "pipelines/listing.py"
 CONNECTION = "pipelines/intake/connection.py"
 LEADERS = "pipelines/reading/leaders.py"
+TOPIC_IDS = "pipelines/topic_ids.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 EPOCH_TESTS = (f"{_TESTS}epochs.py",)
@@ -166,8 +167,8 @@ READING: tuple[Mutation, ...] = (
         "reading: a new leader's log is not held against the plan",
         "a log that was cut and has grown",
         HISTORY,
-        "        return end if end is not None and end < offset else None\n",
-        "        return end if end is not None and end < offset and epoch < 0 else None\n",
+        "        return min(end.offset, offset) if is_another else None\n",
+        "        return min(end.offset, offset) if is_another and epoch < 0 else None\n",
         tests=EPOCH_TESTS,
     ),
     one(
@@ -410,6 +411,63 @@ READING: tuple[Mutation, ...] = (
         RANGE,
         "                raise self._not_ours(str(failure)) from failure\n",
         "                pass\n",
+        tests=EPOCH_TESTS,
+    ),
+    # -- which topic it is -------------------------------------------------------------------------
+    one(
+        "reading: a topic is another one as soon as one broker says so",
+        "it had not heard of that one yet",
+        TOPIC_IDS,
+        "            doubtful |= {t for t in looked_at if spread[t] != {changed[t]}}\n",
+        "",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a topic that was followed by another one comes back",
+        "all who are asked lag",
+        TOPIC_IDS,
+        "if now in self._over and before.get(t) != now}",
+        "if False}",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a topic is gone when one broker does not know it",
+        "its offsets are forgotten, and its rows come twice",
+        LEADERS,
+        " in (one for answer in [told, *others] if answer for one in answer.topics):\n",
+        " in told.topics:\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: a topic that is gone keeps its place among a pattern's",
+        "offsets grow without a bound",
+        SOURCE,
+        "        kept = {p: offset for p, offset in kept.items() if p.topic not in gone}\n",
+        "",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "reading: an epoch that a log has nothing of ended where the next one begins",
+        "two histories in a table",
+        HISTORY,
+        " or (was_read and 0 <= end.epoch < epoch)\n",
+        "\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: librdkafka reads on from the epoch of the range's beginning",
+        "a truncation that was none",
+        READ,
+        "                plan = plan._replace(start_epoch=-1)\n",
+        "                last_epoch = -1\n",
+        tests=EPOCH_TESTS,
+    ),
+    one(
+        "reading: each topic that was deleted is waited for by itself",
+        "a run of a hundred of them takes ten minutes",
+        PLANNER,
+        "        kept = self.listing.known(options.topics)\n",
+        "        kept = [p for t in options.topics for p in self.listing.known([t])]\n",
         tests=EPOCH_TESTS,
     ),
 )

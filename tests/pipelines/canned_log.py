@@ -11,13 +11,17 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import repeat
 from struct import Struct as Layout
 from struct import pack
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from holdfast.wire.batch import BatchHeader, read_header
+from holdfast.wire.batch_header import MAGIC
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import decode_request, encode_response
 from holdfast.wire.frame_buffer import FrameBuffer
@@ -57,6 +61,7 @@ from holdfast.wire.well_known import EARLIEST
 TOPIC = "canned"
 NUMBER = 0
 FIRST_SILENT = 100  # the id of a node that says nothing; others count from 0
+_MAGIC_AT = 16  # in every format
 FIRST_OF_OURS = FetchRequest.MIN_VERSION
 _HEAD = Layout(">hhi")  # API, version, correlation id
 _OLD_FETCH = Layout(f">iiiiih{len(TOPIC)}siiqi")
@@ -66,6 +71,13 @@ def is_of_old(frame: Any) -> bool:
     """Return whether a request is a Fetch of a version that our wire layer does not have."""
     key, version, _ = _HEAD.unpack_from(frame)
     return bool(key == FetchRequest.KEY and version < FIRST_OF_OURS)
+
+
+def old_message(magic: int, offset: int) -> bytes:
+    """Return a message as brokers of before 0.11 wrote them."""
+    stamp = pack(">q", 7) if magic else b""
+    checked = pack(">bb", magic, 0) + stamp + pack(">i1si3s", 1, b"k", 3, b"old")
+    return pack(">qiI", offset, len(checked) + 4, crc32(checked)) + checked
 
 
 class Entry(NamedTuple):
@@ -132,15 +144,19 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.silent_ports: list[int] = []  # of brokers that metadata name first, and nobody hears
         self.epochs_asked: list[tuple[int, int]] = []  # by node: where this epoch ends
         self.ids_on: dict[int, bytes] = {}  # nodes that know another topic of the name
+        self.controllers: Iterator[int] = repeat(0)  # that brokers name, one an answer
         self.deleted_on: set[int] = set()  # nodes that do not know the topic any more
         self.follower: int | None = None  # that a leader sends readers of a rack to
         self.topic_id = bytes(range(16))
         self.refusals: deque[tuple[int, int]] = deque()  # by a node: with an error, once
         self.session_refusals: deque[int] = deque()
-        self.hang_ups: deque[int] = deque()  # a node that hangs up at its next fetch, once
+        self.hang_ups: deque[int] = (
+            deque()
+        )  # a node that hangs up at its next fetch, once, behind refusals
         self.fetched: list[Fetched] = []
         self.grants_sessions = True
         self.bytes_in_time: int | None = None  # who asks for more waits for ever
+        self.silent_metadata = 0  # so many questions who leads are not answered
         self.answers_after_s = 0.0  # each fetch waits so long
         self.lagging = 0  # so many fetches find a high watermark that has not come on
         self._fetch_version_max = fetch_version_max
@@ -225,6 +241,9 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                     connection.sendall(b"".join(buffers))
 
     def _is_slow(self, request: Request) -> bool:
+        if isinstance(request, MetadataRequest) and self.silent_metadata:
+            self.silent_metadata -= 1
+            return True
         bound = self.bytes_in_time
         return bound is not None and isinstance(request, FetchRequest) and request.max_bytes > bound
 
@@ -291,9 +310,14 @@ class CannedLog(AbstractContextManager["CannedLog"]):
             for one in request.topics or ()
             if one.name != TOPIC or node in self.deleted_on
         ]
-        topics = unknown if node in self.deleted_on else [topic, *unknown]
+        is_asked = not request.topics or any(one.name == TOPIC for one in request.topics)
+        is_told = is_asked and node not in self.deleted_on
+        topics = [topic, *unknown] if is_told else unknown
         return MetadataResponse(
-            brokers=brokers, cluster_id="canned", controller_id=0, topics=topics
+            brokers=brokers,
+            cluster_id="canned",
+            controller_id=next(self.controllers),
+            topics=topics,
         )
 
     def _offsets(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -353,13 +377,17 @@ class CannedLog(AbstractContextManager["CannedLog"]):
 
     def _epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the newest epoch up to this one, and where the next one begins."""
-        begun = [(read_header(entry.data).leader_epoch, entry.first) for entry in self.entries]
+        begun = [
+            (read_header(entry.data).leader_epoch, entry.first)
+            for entry in self.entries
+            if entry.data[_MAGIC_AT] >= MAGIC
+        ]
         older = [one for one, _ in begun if one <= epoch]
         newer = [first for one, first in begun if one > epoch]
         return (max(older), min(newer, default=self.end)) if older else (-1, -1)
 
     def _fetch(self, node: int, request: FetchRequest) -> FetchResponse | None:
-        if self.hang_ups and self.hang_ups[0] == node:
+        if self.hang_ups and self.hang_ups[0] == node and not self.refusals:
             self.hang_ups.popleft()
             return None
         if self.session_refusals:

@@ -12,17 +12,18 @@ import json
 import socket
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import cycle
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff
+from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog, CutOff, Entry, old_message
 
 from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as read_module
 from holdfast.pipelines import source, topic_ids
-from holdfast.pipelines.listing import Listing, ListingError
+from holdfast.pipelines.listing import Listing, ListingError, UnknownTopicError
 from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import Planner, RangePartition
@@ -179,6 +180,41 @@ def rows_then_an_election(log: CannedLog, how: Access, refused: type[Exception])
     with pytest.raises(refused, match="cut the log at offset 20, when it was read up to 30"):
         list(reading.batches())
     client.close()
+
+
+def test_an_epoch_that_a_log_has_nothing_of_was_cut_though_it_is_as_long() -> None:
+    """The new epoch begins exactly where the reader stands: the end alone shows nothing.
+
+    Brokers of before Fetch 12 do not look at it themselves.
+    """
+    with CannedLog(nodes=2, epoch=2, fetch_version_max=11) as log:
+        write(log, 1, 1)
+        write(log, 5, 2)
+        how = access(log, fail_on_data_loss=False)
+        client = WireClient(how.client)
+        reading = wire_module._Reading(
+            client, CANNED, RangeRows(CANNED, 0, 60, how), how, Plan(end_epoch=2)
+        )
+        for _ in range(2):
+            assert not rows(reading._take(reading._next()))  # the columns are not full
+        client.take(10)
+        log.elect(1, 3, cut_at=10)
+        write(log, 1, 1)
+        write(log, 4, 3)
+        with pytest.raises(ReadError, match="cut the log at offset 20, when it was read up to 20"):
+            list(reading.batches())
+        client.close()
+        forget_clients()
+
+
+def test_librdkafka_goes_on_from_what_our_own_client_has_read(log: CannedLog) -> None:
+    """Seen to fail: it held the range's first epoch against where the other had come to."""
+    log.epoch = 2
+    write(log, 1, 1)
+    write(log, 2, 2)
+    log.entries += [Entry(offset, offset, old_message(1, offset)) for offset in range(30, 33)]
+    batches = read_range(CANNED, 5, 33, access(log), Plan(start_epoch=1, end_epoch=2))
+    assert [n for batch in batches for n in batch.column("offset").to_pylist()] == [*range(5, 33)]
 
 
 def test_what_was_cut_between_planning_and_reading_is_told(log: CannedLog) -> None:
@@ -437,8 +473,8 @@ def batching(log: CannedLog, **options: str) -> BatchReader:
 
 
 def planning(log: CannedLog, **options: str) -> StreamReader:
-    named = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": TOPIC}
-    reader = StreamReader(parse(named | options, "stream"))
+    named = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": TOPIC} | options
+    reader = StreamReader(parse({name: value for name, value in named.items() if value}, "stream"))
     _planners.append(reader._planner)
     return reader
 
@@ -532,6 +568,100 @@ def test_a_broker_that_has_not_heard_of_the_planned_topic_yet_is_not_believed(
         rows(read_range(CANNED, 0, 60, lenient, planned))
     log.ids_on[1] = log.ids_on[0]
     assert rows(read_range(CANNED, 0, 60, lenient, planned)) == []
+
+
+@pytest.mark.parametrize("lagging", [0, 1])
+def test_a_broker_that_lags_makes_no_topic_anew(
+    log: CannedLog, way: Any, lagging: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is asked: one of them knows the topic of before still, which another one followed.
+
+    Method: librdkafka asks whom a broker calls the controller, by lot as with KRaft.
+    Seen to fail: a batch of the topic was made without its rows, and the query went back to what
+    the deleted one was called.
+    """
+    write(log, 6, 1)
+    log.ids_on[lagging] = bytes(reversed(log.topic_id))
+    monkeypatch.setattr(topic_ids, "PAUSE_S", 0.01)
+    monkeypatch.setattr(topic_ids, "LOOKS", 5)
+    log.controllers = cycle((0, 1, 1, 0, 1, 0, 0))
+    reader = planning(log, goneData="skip", **{f"kafka.{name}": value for name, value in way})
+    begin, end = at(20, 1, log), at(60, 1, log)
+    for _ in range(2):
+        assert reader.latestOffset(begin, ReadAllAvailable()) in (begin, end)
+        (task,) = reader.partitions(begin, end)
+        assert (task.start, task.end, task.topic_id) == (20, 60, uuid_text(log.topic_id))
+
+
+def test_a_topic_is_another_one_when_all_brokers_say_so(
+    log: CannedLog,
+    way: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And then what it was before does not come back, whatever somebody says who lags."""
+    write(log, 6, 1)
+    reader = planning(log, goneData="skip", **{f"kafka.{name}": value for name, value in way})
+    monkeypatch.setattr(topic_ids, "PAUSE_S", 0.01)
+    monkeypatch.setattr(topic_ids, "LOOKS", 5)
+    before, old = at(20, 1, log), log.topic_id
+    log.topic_id = bytes(reversed(old))
+    anew = reader.latestOffset(before, ReadAllAvailable())
+    assert anew == at(0, 1, log)
+    assert reader.partitions(before, anew) == []
+    log.ids_on = {0: old, 1: old}
+    for _ in range(2):
+        assert reader.latestOffset(anew, ReadAllAvailable()) == anew
+    assert caplog.text.count("brokers do not agree which topic canned is") == 1
+
+
+def test_a_topic_is_gone_when_all_brokers_say_so_and_does_not_come_back(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: its offsets stayed, and were asked for at each trigger."""
+    monkeypatch.setattr(listing_module, "REQUEST_S", 1.0)
+    monkeypatch.setattr(topic_ids, "GONE_LOOK_S", 0.0)
+    # The canned brokers know no question for all topics.
+    monkeypatch.setattr(Listing, "matching", lambda self, _: self.existing([CANNED]))
+    write(log, 6, 1)
+    reader = planning(log, goneData="skip", subscribePattern="can.*", subscribe="")
+    begin = at(20, 1, log)
+    log.deleted_on = {0}
+    assert TOPIC in reader.latestOffset(begin, ReadAllAvailable()), "one of them knows it"
+    log.deleted_on = {0, 1}
+    assert reader.latestOffset(begin, ReadAllAvailable()) == {}
+    # One that was cut off comes back, and says what was there before.
+    log.deleted_on = set()
+    assert reader.latestOffset({}, ReadAllAvailable()) == {}
+    log.topic_id = bytes(reversed(log.topic_id))
+    assert reader.latestOffset({}, ReadAllAvailable()) == at(0, 1, log)
+
+
+class Clock:
+    """Time that passes as somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_topics_that_were_deleted_are_waited_for_together(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: a run that ends waited for each of them in turn."""
+    clock = Clock()
+    monkeypatch.setattr(listing_module, "time", clock)
+    gone = [f"gone{number}" for number in range(5)]
+    reader = planning(log, subscribe=",".join([*gone, TOPIC]), goneData="skip")
+    assert reader._planner.still_there() == [CANNED]
+    assert clock.now < 1.5 * topic_ids.REQUEST_S
+    with pytest.raises(UnknownTopicError, match="gone0"):
+        reader._planner.partitions()
 
 
 def test_a_topic_whose_id_is_told_only_now_is_the_same(log: CannedLog) -> None:

@@ -528,3 +528,19 @@ def test_numbers_beyond_kafka_s_and_names_twice_are_refused(
     with pytest.raises(OptionError, match=f"^{name}: ") as refused:
         parse(given, "stream")
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("groupIdPrefix", "\0", "groupIdPrefix: has a character that no name has"),
+        ("kafka.group.id", "a\0b", "kafka.group.id: has a character that no name has"),
+        ("subscribe", "t\0", "subscribe: has a character that no name has"),
+        ("fetchOffset.retryIntervalMs", "9" * 17, "fetchOffset.retryIntervalMs: .* 86400000"),
+    ],
+)
+def test_what_would_end_the_process_is_refused(name: str, value: str, said: str) -> None:
+    """C takes a NUL for the end: librdkafka was left without a group, and aborted."""
+    named = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    with pytest.raises(OptionError, match=said):
+        parse(named | {name: value}, "stream")

@@ -144,6 +144,21 @@ def test_each_source_has_its_own_group_and_twins_tell_the_slower_ones() -> None:
     assert of_plan([*positions, *more]) == expected
 
 
+def test_sources_that_reach_one_cluster_by_other_ways_tell_one_group_the_slower_ones() -> None:
+    """Seen to fail: the one behind was told, and then the one before it, at each batch."""
+    one, other, elsewhere = (
+        ProgressGroup("g", (("bootstrap.servers", servers), ("client.id", servers)))
+        for servers in ("a:1,b:1", "b:1 , c:1", "d:1")
+    )
+    positions = [
+        Position({P: 4, Q: 7}, {}, one),
+        Position({P: 3, Q: 9}, {}, other),
+        Position({P: 1}, {}, elsewhere),
+    ]
+    assert of_plan(positions) == {one: {P: 3, Q: 7}, elsewhere: {P: 1}}
+    assert of_plan(reversed(positions[:2])) == {other: {P: 3, Q: 7}}
+
+
 def test_a_long_name_leaves_room_beside_an_offset() -> None:
     """Brokers refuse more than 4,096 bytes of metadata, each time anew."""
     assert metadata("q" * 5000, 10**18).endswith(f"qq batch={10**18}")

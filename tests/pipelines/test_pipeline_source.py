@@ -45,6 +45,7 @@ class Facts:
         self.successors: Offsets = {}  # where the logs of those end that follow on a cut-off leader
         self.at: Offsets = {}  # first offsets at the time that is asked for; LATEST: none that late
         self.times: dict[Partition, int] = {}
+        self.deleted: set[str] = set()  # topics that no broker knows
         self.late: list[Partition] = []  # what the broker that was asked first did not know
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
@@ -52,6 +53,9 @@ class Facts:
         return sorted(p for p in self.end if p not in self.late)
 
     existing_of = partitions
+
+    def known(self, topics: Iterable[str]) -> list[Partition]:
+        return self.existing_of(topics)
 
     def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
         return [p for p in partitions if p in self.end and p not in self.late]
@@ -70,6 +74,15 @@ class Facts:
     def topic_ids(self, topics: Collection[str], *, all_of_them: bool = False) -> dict[str, str]:
         del all_of_them
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
+    def gone(self, ids: dict[str, str]) -> set[str]:
+        return self.deleted & ids.keys()
+
+    def settled(
+        self, before: dict[str, str], told: dict[str, str], *, all_of_them: bool = False
+    ) -> dict[str, str]:
+        del before, all_of_them
+        return told
 
     def earliest(
         self,
@@ -743,6 +756,34 @@ def test_what_stays_gone_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
         reader.latestOffset(begin, ALL)
         (news,) = said()
         assert news.endswith("lost: t-0: offsets 9 to 11 are gone, the log starts at 12")
+
+
+@pytest.mark.parametrize("policy", ["skip", "reset"])
+def test_a_topic_that_is_gone_leaves_the_offsets_of_a_pattern(
+    policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is no end to topics that come and go. Seen to fail: each stayed there for good."""
+    facts = Facts(p0=9)
+    facts.end[Partition("u", 0)] = 5
+    facts.begin[Partition("u", 0)] = 0
+    facts.ids["u"] = "other"
+    reader = stream(facts, subscribePattern="[tu]", goneData=policy)
+    begin = {**offsets(p0=3), "u": {"id": "other", "0": 2}}
+    end = {**offsets(p0=9), "u": {"id": "other", "0": 5}}
+    assert reader.latestOffset(begin, ALL) == end
+    del facts.end[Partition("u", 0)], facts.ids["u"]
+    assert reader.latestOffset(begin, ALL) == {**offsets(p0=9), "u": begin["u"]}, "one says so"
+    facts.deleted = {"u"}
+    without = reader.latestOffset(begin, ALL)
+    assert without == offsets(p0=9)
+    assert "u-0: no longer exists" in caplog.text
+    assert not reader._planner._said, "nothing stays behind"
+    assert reader.reportLatestOffset() == offsets(None, p0=9)
+    assert reader.partitions(begin, without) == [RangePartition("t", 0, 3, 9, "first")]
+    assert reader.latestOffset(without, ALL) == without
+    # Another one of its name is new, and enters empty at its beginning.
+    facts.end[Partition("u", 0)], facts.ids["u"], facts.deleted = 7, "third", set()
+    assert reader.latestOffset(without, ALL) == {**without, "u": {"id": "third", "0": 0}}
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])

@@ -12,14 +12,12 @@ the log's end.
 from __future__ import annotations
 
 import random
-import struct
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pipelines.canned_log import NUMBER, TOPIC, Aborted, CannedLog, Entry
+from tests.pipelines.canned_log import NUMBER, TOPIC, Aborted, CannedLog, Entry, old_message
 
 from holdfast.pipelines import read_range as module
 from holdfast.pipelines.offsets import Partition
@@ -255,13 +253,6 @@ def test_records_that_were_aborted_are_no_silence(log: CannedLog) -> None:
         assert [row["offset"] for row in found] == [301]
         # Librdkafka asks for more each time.
         assert len(log.fetched) * answers_after_s > 1, "or nothing would have been silent"
-
-
-def old_message(magic: int, offset: int) -> bytes:
-    """Return a message as brokers of before 0.11 wrote them."""
-    stamp = struct.pack(">q", 7) if magic else b""
-    checked = struct.pack(">bb", magic, 0) + stamp + struct.pack(">i1si3s", 1, b"k", 3, b"old")
-    return struct.pack(">qiI", offset, len(checked) + 4, zlib.crc32(checked)) + checked
 
 
 @pytest.mark.parametrize("magic", [0, 1])

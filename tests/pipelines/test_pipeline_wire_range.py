@@ -19,6 +19,7 @@ from tests.pipelines.canned_log import NUMBER, TOPIC, CannedLog
 from holdfast.cluster.processes import wait_until
 from holdfast.pipelines.offsets import DataLossError, Partition
 from holdfast.pipelines.options import FETCH_BYTES
+from holdfast.pipelines.reading import wire_client
 from holdfast.pipelines.reading import wire_range as module
 from holdfast.pipelines.reading.access import Access, ReadError
 from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, From, Limits
@@ -214,6 +215,31 @@ def test_what_does_not_come_in_time_is_asked_for_in_less(
     assert log.fetched[-1].bytes_max == module.FETCH_BYTES_MIN
 
 
+def test_who_leads_told_late_makes_no_fetch_smaller(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the size of an answer that keeps metadata waiting."""
+    monkeypatch.setattr(wire_client, "_METADATA_S", 0.2)
+    end = filled(log)
+    log.silent_metadata = 2
+    how = access(log, fetch_bytes=1_000_000)
+    assert offsets(wire_range(CANNED, 0, end, how)) == [*range(end)]
+    assert [one.bytes_max for one in log.fetched] == [1_000_000]
+
+
+def test_a_topic_that_nobody_can_be_asked_for_is_waited_for_longer(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answered that it is unknown, and then none does: that says nothing more of the topic."""
+    monkeypatch.setattr(module, "UNKNOWN_S", 0.5)
+    end = filled(log)
+    how = access(log, silence_ms_max=1_500)
+    log.refusals.append((0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    log.hang_ups.extend([0] * 1_000)
+    with pytest.raises(ReadError, match=r"1500 ms \(kafkaConsumer\.pollTimeoutMs"):
+        offsets(wire_range(CANNED, 0, end, how))
+
+
 def test_a_high_watermark_that_lags_is_waited_for(log: CannedLog) -> None:
     end = filled(log)
     log.lagging = 3
@@ -229,6 +255,20 @@ def test_silence_ends_after_its_time(log: CannedLog) -> None:
     log.refusals.extend([(0, ErrorCode.KAFKA_STORAGE_ERROR)] * 1_000)
     with pytest.raises(ReadError, match=r"pollTimeoutMs\): .*KAFKA_STORAGE_ERROR"):
         offsets(wire_range(CANNED, 0, end, access(log, silence_ms_max=200)))
+
+
+def test_a_log_that_ends_in_a_hole_is_told_as_such(log: CannedLog) -> None:
+    """Compacted, and cut before the record that compaction had kept behind: nothing comes there.
+
+    A leader that has no time to read its disk says the same, so nothing is passed over.
+    """
+    log.readable = filled(log) + 10
+    why = r"nothing came at offset 60 .*: its leader .* ends at 70: .* a record that is written"
+    with pytest.raises(ReadError, match=why):
+        offsets(wire_range(CANNED, 0, 70, access(log, silence_ms_max=300)))
+    log.add(build_batch([Record(b"k", b"v", 5)], base_offset=70))
+    log.readable = None
+    assert offsets(wire_range(CANNED, 55, 70, access(log))) == [*range(55, 60)]
 
 
 def test_what_is_refused_for_good_is_told_at_once(log: CannedLog) -> None:

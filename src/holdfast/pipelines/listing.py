@@ -17,11 +17,19 @@ from confluent_kafka.admin import OffsetSpec
 
 from holdfast.pipelines.intake.connection import Client, open_admin, open_consumer
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.offsets import Epochs, Known, Offsets, Partition, TopicIds, parted
+from holdfast.pipelines.offsets import (
+    Epochs,
+    Known,
+    Offsets,
+    Partition,
+    TopicIds,
+    known_of,
+    parted,
+)
 from holdfast.pipelines.reading import leaders
 from holdfast.pipelines.reading.told_offsets import NO_ANSWER, Told, ask_offsets
 from holdfast.pipelines.reading.way import way_of
-from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask, numbers_of
+from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, TopicsOver, ask, numbers_of
 from holdfast.wire.well_known import LATEST
 
 log = logging.getLogger(__name__)
@@ -46,6 +54,10 @@ class UnknownTopicError(ListingError):
     """No broker knows a topic, also some seconds later."""
 
 
+def unknown(topic: str) -> UnknownTopicError:
+    return UnknownTopicError(f"topic {topic!r} does not exist; create it, or check its name")
+
+
 class Listing:
     """Partitions of topics, and where their logs begin and end."""
 
@@ -62,6 +74,8 @@ class Listing:
         self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
         self._missed: set[Partition] = set()  # waited for, in vain
+        self._over = TopicsOver(client)
+        self._doubted: set[str] = set()  # topics that brokers did not agree on when last asked
         # Since when a leader is an old one, and how often it was; the first time it was said.
         self._behind: dict[Partition, tuple[float, int]] = {}
         # Offsets and epochs that a leader's log goes on from, by the leader's epoch: asked once.
@@ -88,10 +102,30 @@ class Listing:
 
     def partitions(self, topics: Collection[str]) -> list[Partition]:
         """Return all partitions of these topics. ListingError: unknown, or nobody answers."""
-        found: list[Partition] = []
+        found = self.known(topics)
+        there = {partition.topic for partition in found}
         for topic in topics:
-            found += [Partition(topic, number) for number in self._partitions_of(topic)]
-        return sorted(found)
+            if topic not in there:
+                raise unknown(topic)
+        return found
+
+    def known(self, topics: Collection[str]) -> list[Partition]:
+        """Return all partitions of those topics that exist.
+
+        One may have been made a moment ago, and not every broker may know it yet: what is missing
+        is waited for REQUEST_S, all of it together.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        found: list[Partition] = []
+        missing = list(dict.fromkeys(topics))
+        while True:
+            told = self.existing_of(missing)
+            found += told
+            there = {partition.topic for partition in told}
+            missing = [topic for topic in missing if topic not in there]
+            if not missing or time.monotonic() > deadline:
+                return sorted(found)
+            time.sleep(PAUSE_S)
 
     def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Return those of `partitions` that exist now; an unknown topic has none."""
@@ -105,7 +139,11 @@ class Listing:
         It is asked at each trigger, so in one request, however many topics there are. Of whom that
         one tells nothing is asked alone, which says in words what is wrong.
         """
-        told = numbers_of(self._admin, topics) if self._answered and len(topics) > 1 else {}
+        told: dict[str, list[int]] = {}
+        if len(topics) > 1:
+            if not self._answered:
+                self._metadata(next(iter(topics)))
+            told = numbers_of(self._admin, topics)
         found: list[Partition] = []
         for topic in topics:
             numbers = told.get(topic)
@@ -143,19 +181,6 @@ class Listing:
                 break
             time.sleep(PAUSE_S)
         return sorted(found)
-
-    def _partitions_of(self, topic: str) -> list[int]:
-        """A topic may have been made a moment ago, and not every broker may know it yet."""
-        deadline = time.monotonic() + REQUEST_S
-        while True:
-            numbers = self._numbers(self._metadata(topic), topic)
-            if numbers:
-                return numbers
-            if time.monotonic() > deadline:
-                raise UnknownTopicError(
-                    f"topic {topic!r} does not exist; create it, or check its name"
-                )
-            time.sleep(PAUSE_S)
 
     def _metadata(self, topic: str | None = None) -> Any:
         """Describe one topic, or all of them; asking makes none."""
@@ -206,6 +231,39 @@ class Listing:
                 raise ListingError(f"no id of topic {said} within {WAIT_S:.0f} s")
             time.sleep(PAUSE_S)
         return ids
+
+    def gone(self, ids: TopicIds) -> set[str]:
+        """Return which of these topics are no more, as each broker of the cluster says."""
+        found = self._over.gone(ids)
+        self._missed = {p for p in self._missed if p.topic not in found}
+        return found
+
+    def settled(self, before: TopicIds, told: TopicIds, *, all_of_them: bool = False) -> TopicIds:
+        """Return the ids that are told, without those that a broker tells which lags behind others.
+
+        With `all_of_them` it asks until brokers say the same of each topic, WAIT_S at most.
+        """
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            found = self._over.settled(before, told)
+            doubtful = told.keys() - found.keys()
+            if doubtful:
+                self._find_leaders_anew()  # who was asked would be asked again
+            if news := doubtful - self._doubted:
+                log.warning(
+                    "brokers do not agree which topic %s is: nothing of it moves until they do",
+                    ", ".join(sorted(news)),
+                )
+            self._doubted = (self._doubted - told.keys()) | doubtful
+            if not (doubtful and all_of_them):
+                return found
+            if time.monotonic() > deadline:
+                raise ListingError(
+                    f"brokers tell different ids of topic {', '.join(sorted(doubtful))} for "
+                    f"{WAIT_S:.0f} s: one of them was cut off from its cluster"
+                )
+            time.sleep(PAUSE_S)
+            told = found | self.topic_ids(doubtful)
 
     def earliest(
         self,
@@ -271,13 +329,7 @@ class Listing:
             time.sleep(PAUSE_S)
             told = self.ends(unknown, read.epochs, all_of_them=True)
             latest = Known(latest.offsets | told.offsets, latest.epochs | told.epochs)
-        return (
-            Known(
-                {p: end for p, end in latest.offsets.items() if p not in unknown},
-                {p: epoch for p, epoch in latest.epochs.items() if p not in unknown},
-            ),
-            cuts,
-        )
+        return known_of(latest, latest.offsets.keys() - unknown), cuts
 
     def _epoch_ends(self, read: Known, latest: Known) -> tuple[Offsets, set[Partition]]:
         """Return where epochs in which was read end, of newer leaders; and which do not say."""

@@ -14,7 +14,7 @@ gone when the batch was planned: `{"topic":{"0":17,"epochs":{"0":3},"gaps":{"0":
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,6 +52,14 @@ class Known(NamedTuple):
 
     offsets: Offsets
     epochs: Epochs
+
+
+def known_of(known: Known, partitions: Collection[Partition]) -> Known:
+    """Return what is known of these alone."""
+    return Known(
+        {p: offset for p, offset in known.offsets.items() if p in partitions},
+        {p: epoch for p, epoch in known.epochs.items() if p in partitions},
+    )
 
 
 @dataclass(frozen=True, slots=True)

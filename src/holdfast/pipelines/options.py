@@ -106,6 +106,8 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
     client: dict[str, str] = {}
     for name, value in options.items():
         lower = name.lower()
+        if "\0" in str(value):  # where C takes it for the end
+            raise OptionError(f"{name}: has a character that no name has, a NUL; leave it out")
         if lower.startswith("kafka."):
             client[lower.removeprefix("kafka.")] = str(value)
         else:

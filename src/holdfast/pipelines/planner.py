@@ -19,7 +19,7 @@ from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.intake.same_version import stamped, unstamped
 from holdfast.pipelines.intake.split import split
 from holdfast.pipelines.intake.topic_pattern import matcher
-from holdfast.pipelines.listing import Listing, UnknownTopicError
+from holdfast.pipelines.listing import Listing, unknown
 from holdfast.pipelines.offsets import (
     DataLossError,
     Epochs,
@@ -106,13 +106,11 @@ class Planner:
         if options.partitions:
             there = {*self.present(options.partitions)}
             return [p for p in found() if p in there or options.gone.fails(p.topic)]
-        kept: list[Partition] = []
+        kept = self.listing.known(options.topics)
+        known = {partition.topic for partition in kept}
         for topic in options.topics:
-            try:
-                kept += self.listing.partitions([topic])
-            except UnknownTopicError:
-                if options.gone.fails(topic):
-                    raise
+            if topic not in known and options.gone.fails(topic):
+                raise unknown(topic)
         return kept
 
     def present(self, known: Collection[Partition]) -> list[Partition]:
@@ -131,6 +129,24 @@ class Planner:
         there = set(found)
         missing = [p for p in sorted(known) if p not in there and self._is_wanted(p)]
         return sorted({*found, *listing.awaited(missing)}) if missing else found
+
+    def gone(self, ids: TopicIds, present: Collection[Partition]) -> set[str]:
+        """Return topics that an offset need not name any more: they are gone for good.
+
+        Where a pattern chooses them there is no end to topics that come and go. One of a name that
+        an option has keeps its place.
+        """
+        there = {partition.topic for partition in present}
+        away = {t: i for t, i in ids.items() if t not in there and not self.options.gone.fails(t)}
+        if self.options.pattern is None or not away:
+            return set()
+        found = self.listing.gone(away)
+        self._said = {
+            subject: text
+            for subject, text in self._said.items()
+            if (subject.topic if isinstance(subject, Partition) else subject) not in found
+        }
+        return found
 
     def _is_wanted(self, partition: Partition) -> bool:
         """Return whether the options still name it: a query may be started again with others."""

@@ -129,11 +129,14 @@ def read_range(
             return (yield from wire_range(partition, start, end, access, plan))
         except NotOursError as refusal:
             log.info("%s: reading on over librdkafka: %s", partition, refusal.why)
-            is_held = refusal.is_held
+            is_held, last_epoch = refusal.is_held, refusal.last_epoch
+            if refusal.position > start:  # where no epoch was told
+                plan = plan._replace(start_epoch=-1)
             start = refusal.position
     else:
-        is_held = True
-    return (yield from librdkafka_range(partition, start, end, access, plan)) and is_held
+        is_held, last_epoch = True, -1
+    rest = librdkafka_range(partition, start, end, access, plan, last_epoch)
+    return (yield from rest) and is_held
 
 
 _told: Final[set[Way]] = set()
@@ -147,10 +150,16 @@ def _tell(way: Way) -> None:
 
 
 def librdkafka_range(
-    partition: Partition, start: int, end: int, access: Access, plan: Plan = UNPLANNED
+    partition: Partition,
+    start: int,
+    end: int,
+    access: Access,
+    plan: Plan = UNPLANNED,
+    last_epoch: int = -1,
 ) -> Generator[pa.RecordBatch, None, bool]:
     """Yield the same as `read_range`, over librdkafka, which reads by name.
 
+    What was read before `start` ended in `last_epoch` (-1: nothing was, or that is not known).
     So nothing that it yields is certain to be of the plan's topic.
     """
     kept, process = _idle.pop(access, None) or _opened(access), os.getpid()
@@ -162,8 +171,9 @@ def librdkafka_range(
     whole, is_empty = False, True
     try:
         reading = _Reading(
-            consumer, partition, start, end, access=access, plan=plan, fetched=kept.fetched
-        )
+            consumer, partition, start, end, access=access, plan=plan, fetched=kept.fetched,
+            last_epoch=last_epoch,
+        )  # fmt: skip
         for batch in reading.batches():
             is_empty = False
             yield batch
@@ -207,6 +217,7 @@ class _Reading:
         access: Access,
         plan: Plan = UNPLANNED,
         fetched: FetchedOffsets | None = None,
+        last_epoch: int = -1,
     ) -> None:
         self.consumer = consumer
         self.partition = partition
@@ -215,7 +226,7 @@ class _Reading:
         self.access = access
         self.plan = plan
         self._process = os.getpid()
-        self._last_epoch = -1  # of the last record that came
+        self._last_epoch = last_epoch  # of the last record that came
         self._rows_max = FIRST_ROWS
         self._fetched = FetchedOffsets() if fetched is None else fetched
         self._seen = self._fetched.of(partition)

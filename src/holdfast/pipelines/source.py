@@ -237,13 +237,18 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         earliest, latest = listing.earliest(present), listing.ends(present, known)
         # Asked for after the offsets: these are not those of a topic that came a moment later.
         topics = {partition.topic for partition in [*begin.offsets, *present]}
-        ids = listing.topic_ids(topics)
+        told_ids, must = listing.topic_ids(topics), self._target is not None
+        ids = listing.settled(begin.ids, told_ids, all_of_them=must)
         others = planner.made_anew(begin.ids, ids)
+        # Brokers do not agree which topic this is: whose log begins and ends there, nobody knows.
+        sure = {p for p in present if p.topic in ids or p.topic not in told_ids}
+        earliest = {p: offset for p, offset in earliest.items() if p in sure}
+        latest = moves.known_of(latest, sure)
         # What counts a topic that is gone is dropped; the new one's partitions enter as new ones.
         kept = {p: offset for p, offset in begin.offsets.items() if p.topic not in others}
         # Epochs of a topic that is gone say nothing of the one that has its name now.
         read = Known(kept, {p: epoch for p, epoch in known.items() if p in kept})
-        latest, cuts = listing.held(read, latest, all_of_them=self._target is not None)
+        latest, cuts = listing.held(read, latest, all_of_them=must)
         told = latest.epochs
         # Where a log begins is believed of no leader that does not say where it ends.
         earliest = {p: o for p, o in earliest.items() if p not in kept or p in latest.offsets}
@@ -251,6 +256,9 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         seen = {p: offset for p, offset in self._seen.items() if p.topic not in others}
         self._seen = seen | latest.offsets
         planner.lost(moves.vanished(kept, present) | moves.aged_out(kept, earliest))
+        gone = planner.gone({t: i for t, i in begin.ids.items() if t not in others}, present)
+        kept = {p: offset for p, offset in kept.items() if p.topic not in gone}
+        self._seen = {p: offset for p, offset in self._seen.items() if p.topic not in gone}
         short = moves.cut_short(kept, known, latest)
         # Told as what it is when the query began: up to there nothing was read.
         short = {p: text for p, text in short.items() if self._past_end.get(p) != kept[p]}
@@ -265,7 +273,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         # That a log was cut is told once: who leads it has all before the offset that stands.
         epochs |= {p: told[p] for p in cuts}
         # An id that is not told just now stays what it was: nothing says that it changed.
-        position = Position(end, begin.ids | ids, planner.options.progress, epochs)
+        named = {t: i for t, i in (begin.ids | ids).items() if t not in gone}
+        position = Position(end, named, planner.options.progress, epochs)
         cut: Gaps = {p: ((at, kept[p]),) for p, at in cuts.items()}
         return self._with_gaps(begin, position, moves.gaps_before(kept, earliest, end), cut)
 
@@ -350,13 +359,18 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         ]
         if not planned:
             return []
-        ids = self._planner.listing.topic_ids({r.partition.topic for r in planned})
+        told_ids = self._planner.listing.topic_ids({r.partition.topic for r in planned})
+        ids = self._planner.listing.settled(after.ids, told_ids)
         self._planner.refuse_members()
         others = self._planner.made_anew(after.ids, ids)
         planned = [r for r in planned if r.partition.topic not in others]
-        earliest = self._planner.begins([r.partition for r in planned], ids)
+        # Brokers do not agree which topic this is: of whose log may be told, and by its id tasks
+        # read the one that is meant, or none.
+        sure = ids.keys() | {r.partition.topic for r in planned} - told_ids.keys()
+        begins = [r.partition for r in planned if r.partition.topic in sure]
+        earliest = self._planner.begins(begins, ids)
         if end != self._planned:
-            self._hold(before, after, planned)
+            self._hold(before, after, [r for r in planned if r.partition.topic in sure])
         # What the log was held against here is not for the tasks to find again; and that of an
         # offset before a gap is not of what the range begins with behind it.
         behind = {r.partition for r in planned if r.start != before.offsets[r.partition]}

@@ -26,7 +26,7 @@ def of_table(batch: Batch, memory: Memory, work: Work) -> Ends:
             continue
         stored = before.get(planned.reader)
         end = planned.end if stored is None else max(planned.end, stored.next_offset)
-        _least(ends.setdefault(planned.group, {}), {planned.reader.partition: end})
+        _least(_told(ends, planned.group), {planned.reader.partition: end})
     return ends
 
 
@@ -35,8 +35,16 @@ def of_plan(positions: Iterable[Position | None]) -> Ends:
     ends: dict[ProgressGroup, Offsets] = {}
     for position in positions:
         if position is not None and position.group is not None:
-            _least(ends.setdefault(position.group, {}), position.offsets)
+            _least(_told(ends, position.group), position.offsets)
     return ends
+
+
+def _told(ends: dict[ProgressGroup, Offsets], group: ProgressGroup) -> Offsets:
+    """Return what a group is told. Two sources may reach it by other settings, and it is one."""
+    for known, offsets in ends.items():
+        if known.is_same_as(group):
+            return offsets
+    return ends.setdefault(group, {})
 
 
 def _least(found: Offsets, more: Mapping[Partition, int]) -> None:

@@ -40,6 +40,13 @@ class ProgressGroup:
     name: str
     client: tuple[tuple[str, str], ...]
 
+    def is_same_as(self, other: ProgressGroup) -> bool:
+        """Return whether both are one group of one cluster, as far as addresses tell."""
+        return self.name == other.name and not self._addresses().isdisjoint(other._addresses())
+
+    def _addresses(self) -> set[str]:
+        return {each.strip() for each in dict(self.client).get("bootstrap.servers", "").split(",")}
+
 
 def connecting(client: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return which of a reader's properties are about reaching the cluster."""

@@ -55,7 +55,7 @@ class History:
         """
         if lead.epoch <= self._held_against:
             return
-        cut = self._cut(lead, position, self.last_epoch)
+        cut = self._cut(lead, position, self.last_epoch, was_read=True)
         if cut is not None:
             raise self.parted(position, cut)
         planned = ((self._start, self._plan.start_epoch), (self._end, self._plan.end_epoch))
@@ -70,12 +70,19 @@ class History:
                 break
         self._held_against = lead.epoch
 
-    def _cut(self, lead: Lead, offset: int, epoch: int) -> int | None:
-        """Return where a leader's log parts from one that was read up to `offset` in `epoch`."""
+    def _cut(self, lead: Lead, offset: int, epoch: int, *, was_read: bool = False) -> int | None:
+        """Return where a leader's log parts from one that was read up to `offset` in `epoch`.
+
+        Of a batch that `was_read` the log has something in its epoch, or is another one. A leader
+        may have told of an end and written nothing in its epoch.
+        """
         if not 0 <= epoch < lead.epoch:
             return None
         end = self._client.epoch_end(*self._partition, lead, epoch)
-        return end if end is not None and end < offset else None
+        if end is None:
+            return None
+        is_another = end.offset < offset or (was_read and 0 <= end.epoch < epoch)
+        return min(end.offset, offset) if is_another else None
 
     def read(self, batches: list[Batch]) -> None:
         """Take the epochs of batches that came. ReadError: they go back."""

@@ -18,6 +18,7 @@ from holdfast.clients.blocking_driver import Driver, DriverError, Peer, Unsuppor
 from holdfast.pipelines.offsets import Epochs, Partition
 from holdfast.pipelines.reading.access import PASSING
 from holdfast.pipelines.reading.way import Client, wire_settings
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,6 +31,7 @@ from holdfast.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from holdfast.wire.uuids import NULL_UUID, uuid_text
 
 # Of a cluster that is cut in two the smaller part is wrong: so many brokers are not all in it.
 BROKERS_MAX: Final = 30
@@ -46,11 +48,28 @@ class Newest(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
+class Spread(NamedTuple):
+    """Which ids brokers tell of topics ("": one tells something else), and whether each answered.
+
+    A topic that those who answer do not know has none.
+    """
+
+    ids: dict[str, set[str]]
+    is_whole: bool
+
+
 class Question(NamedTuple):
     """Where does an epoch end, in the log of who leads in another one?"""
 
     epoch: int
     leader_epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a log. `epoch` is an older one if the log has nothing of that."""
+
+    epoch: int
+    offset: int
 
 
 def newest(client: Client, partitions: Collection[Partition]) -> Newest:
@@ -80,6 +99,24 @@ def newest(client: Client, partitions: Collection[Partition]) -> Newest:
             tuple(map(_address, brokers)),
         )
     return Newest({})
+
+
+def ids_told(client: Client, topics: Iterable[str]) -> Spread:
+    """Ask each broker which topics these are. Whom nobody answers knows nothing; it raises nothing.
+
+    Those that lag or were cut off are looked for, so none is left out by lot.
+    """
+    names, is_whole = sorted({*topics}), False
+    ids: dict[str, set[str]] = {name: set() for name in names}
+    with _asking(client) as driver, suppress(DriverError):
+        told = driver.metadata(names)
+        others = list(all_told(driver, told.brokers, names))
+        is_whole = bool(others) and None not in others
+        for topic in (one for answer in [told, *others] if answer for one in answer.topics):
+            if topic.name in ids and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                has_id = not topic.error_code and topic.topic_id != NULL_UUID
+                ids[topic.name].add(uuid_text(topic.topic_id) if has_id else "")
+    return Spread(ids, is_whole)
 
 
 def _address(broker: MetadataResponseBroker) -> str:
@@ -125,7 +162,7 @@ def epoch_ends(client: Client, asked: Mapping[Partition, Question]) -> dict[Part
         for node, theirs in _by_leader(driver, asked).items():
             with suppress(DriverError):
                 ends, refused = ends_told_by(driver.peer(node), theirs)
-                found |= ends
+                found |= {p: None if end is None else end.offset for p, end in ends.items()}
                 found |= {p: None for p, code in refused.items() if code not in PASSING}
     return found
 
@@ -161,7 +198,7 @@ def _leading(told: MetadataResponse, asked: Mapping[Partition, Question]) -> dic
 
 def ends_told_by(
     peer: Peer, asked: Mapping[Partition, Question]
-) -> tuple[dict[Partition, int | None], dict[Partition, int]]:
+) -> tuple[dict[Partition, EpochEnd | None], dict[Partition, int]]:
     """Ask one leader where epochs end; return what it says, and what it refuses, by code.
 
     DriverError: it does not answer.
@@ -181,7 +218,7 @@ def ends_told_by(
         response = peer.send(request)
     except UnsupportedError:
         return dict.fromkeys(asked), {}
-    ends: dict[Partition, int | None] = {}
+    ends: dict[Partition, EpochEnd | None] = {}
     refused: dict[Partition, int] = {}
     for topic in response.topics:
         for one in topic.partitions:
@@ -189,5 +226,6 @@ def ends_told_by(
             if one.error_code:
                 refused[partition] = one.error_code
             else:
-                ends[partition] = one.end_offset if one.end_offset >= 0 else None
+                end = EpochEnd(one.leader_epoch, one.end_offset)
+                ends[partition] = end if end.offset >= 0 else None
     return ends, refused

@@ -22,7 +22,7 @@ from holdfast.clients.blocking_driver import (
 from holdfast.clients.log_offsets import READ_COMMITTED, READ_UNCOMMITTED, told_by
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.fetch_session import Asked, FetchSession, From, Limits
-from holdfast.pipelines.reading.leaders import Question, all_told, ends_told_by
+from holdfast.pipelines.reading.leaders import EpochEnd, Question, all_told, ends_told_by
 from holdfast.pipelines.reading.way import Client, wire_settings
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode, error_name
@@ -262,7 +262,7 @@ class WireClient:
             told.append(one)
         return Bounds(told[0].offset, told[1].offset, told[1].leader_epoch)
 
-    def epoch_end(self, topic: str, number: int, lead: Lead, epoch: int) -> int | None:
+    def epoch_end(self, topic: str, number: int, lead: Lead, epoch: int) -> EpochEnd | None:
         """Return up to where the leader's log is that of `epoch` and of epochs before.
 
         None: it can't tell. DriverError and its kinds: it is not asked rightly, or does not answer.

@@ -29,7 +29,14 @@ from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.history import History
 from holdfast.pipelines.reading.range_rows import RangeRows
 from holdfast.pipelines.reading.way import Client
-from holdfast.pipelines.reading.wire_client import ANSWER_S, Bounds, Lead, WireClient, is_meant
+from holdfast.pipelines.reading.wire_client import (
+    ANSWER_S,
+    Answer,
+    Bounds,
+    Lead,
+    WireClient,
+    is_meant,
+)
 from holdfast.wire.errors import ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.uuids import NULL_UUID, uuid_text
@@ -49,6 +56,11 @@ _UNKNOWN: Final = frozenset(
 # A session leaves out what is as it was: so the end is not known from it.
 _NOTHING_NEW: Final = PartitionData(high_watermark=-1)
 _NO_PROOF: Final = "that is no newer one than told of the range's end, so it may be cut off"
+# Nothing proves it: a leader that is slow to read, or bounds us, sends nothing either.
+_HOLE: Final = (
+    "its leader answers without records, though its log ends at {}: what is left there may have "
+    "been compacted, and then a record that is written to this partition lets the query go on"
+)
 
 # Workers outlive tasks, and connections are dear: keep the idle ones.
 _idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
@@ -57,11 +69,15 @@ _idle: dict[Client, WireClient] = forget_in_child({}, WireClient.close)
 class NotOursError(Exception):
     """From `position` on only librdkafka reads: messages of an old format, or an old broker."""
 
-    def __init__(self, position: int, why: str, *, is_held: bool) -> None:
-        """`is_held`: what was yielded is certain to be of the topic that was planned."""
+    def __init__(self, position: int, why: str, *, last_epoch: int, is_held: bool) -> None:
+        """`last_epoch`: of what was yielded last (-1: nothing was, or of none).
+
+        `is_held`: it is certain to be of the topic that was planned.
+        """
         super().__init__(position, why)
         self.position = position
         self.why = why
+        self.last_epoch = last_epoch
         self.is_held = is_held
 
 
@@ -173,19 +189,15 @@ class _Reading:
                 self._ask(self._rows.position)
             if not self._client.is_asking:
                 return None
-            left_s = max(self._deadline_s - time.monotonic(), PAUSE_S)
             self._asked_by_id = self._asking_by_id
-            error, data = self._client.take(min(ANSWER_S, left_s))
+            error, data = self._taken()
         except NoLeaderError as refusal:
             self._refused(refusal.code, str(refusal))
-            return None
-        except AnswerTimeoutError as failure:  # the way may be slow: ask for less
-            self._fetch_bytes = max(self._fetch_bytes // 2, FETCH_BYTES_MIN)
-            self._pause(str(failure))
             return None
         except DriverError as failure:
             if isinstance(failure, UnsupportedError) and not isinstance(failure, NoBrokerError):
                 raise self._not_ours(str(failure)) from failure
+            self._unknown_since_s = None  # nobody says that any more
             self._pause(str(failure))
             return None
         if error:
@@ -200,6 +212,15 @@ class _Reading:
             self._unknown_since_s = None
             return data if data is not None else _NOTHING_NEW
         return None
+
+    def _taken(self) -> Answer:
+        """Wait for the answer to a fetch. DriverError: none came, and less is asked for then."""
+        left_s = max(self._deadline_s - time.monotonic(), PAUSE_S)
+        try:
+            return self._client.take(min(ANSWER_S, left_s))
+        except AnswerTimeoutError:  # the way may be slow
+            self._fetch_bytes = max(self._fetch_bytes // 2, FETCH_BYTES_MIN)
+            raise
 
     def _ask(self, position: int) -> None:
         """Send a fetch from a position on. DriverError: it can't be sent."""
@@ -278,9 +299,12 @@ class _Reading:
         readable = data.last_stable_offset if committed else data.high_watermark
         if readable <= self._rows.position:
             self._at_end()
+        elif data is not _NOTHING_NEW:
+            self._trouble = _HOLE.format(readable)
 
     def _not_ours(self, why: str) -> NotOursError:
-        return NotOursError(self._rows.position, why, is_held=self.is_held)
+        last_epoch = self._history.last_epoch
+        return NotOursError(self._rows.position, why, last_epoch=last_epoch, is_held=self.is_held)
 
     def _broken(self, why: str) -> ReadError:
         return ReadError(f"{self._partition}: at offset {self._rows.position}: {why}")
