@@ -12,7 +12,8 @@ import pytest
 from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Event, Fault
+from holdfast.judge.history import Event, Fault, LinkChange
+from holdfast.judge.timeline import CUT, WHOLE
 from holdfast.lab.aftermath import FAULTS_MAX, Missing, Recoveries, expired_check, lost_check
 from holdfast.lab.report import Check, Table
 
@@ -123,6 +124,19 @@ def test_only_what_hurts_is_a_fault_and_no_more_than_fit_the_table() -> None:
     assert table is not None
     assert FAULTS_MAX == 12
     assert [row[0] for row in table.rows] == [f"SIGKILL {node}" for node in range(FAULTS_MAX)]
+
+
+def test_a_cut_is_told_before_it_is_made_and_counts_from_then_on() -> None:
+    """Goal: what slips through meanwhile is no recovery; nodes that are cut at once are one."""
+    cut = LinkChange(at_ms=1050, wall_ms=0, process="lab", pairs=(("1", "2"),), state=CUT)
+    whole = LinkChange(at_ms=1300, wall_ms=0, process="lab", pairs=(("1", "2"),), state=WHOLE)
+    story = Story().send(0).ack(0, 0).pause(25).send(1).ack(1, 1).pause(100).send(2).pause(100)
+    events = [*story.ack(2, 2).events, *faults((1010, CUT, 1), (1011, CUT, 2)), cut, whole]
+    table = recovered(*events)
+    assert table is not None
+    late = story.events[-1].at_ms - cut.at_ms
+    assert late > 150
+    assert [list(row) for row in table.rows] == [["network cut 1, 2", "p", f"{late:.0f} ms"]]
 
 
 def test_no_fault_no_table() -> None:

@@ -6,6 +6,7 @@ Method: made-up histories of runs with a group, in folders as runs leave them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,21 +67,23 @@ def outcome_of(folder: Path, results: Sequence[PartResult]) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("story", "main", "control"),
+    ("story", "main", "control", "why_not"),
     [
-        (kept, True, False),
-        (skipping, False, True),
-        (worse, False, False),
-        (never_calm, False, False),
+        (kept, True, False, "nothing was skipped"),
+        (skipping, False, True, ""),
+        (worse, False, False, "besides, there was: .*by a group"),
+        (never_calm, False, False, "not decided: "),
     ],
 )
 def test_a_part_keeps_the_promise_of_groups_and_a_control_breaks_it(
-    tmp_path: Path, story: Callable[[], GroupRun], main: bool, control: bool
+    tmp_path: Path, story: Callable[[], GroupRun], main: bool, control: bool, why_not: str
 ) -> None:
     result = judged(tmp_path, MAIN, story())
     assert result.as_it_must is main
     assert result.seen_broken is (story in {skipping, worse})
-    assert judged(tmp_path / "c", CONTROL, story()).as_it_must is control
+    result = judged(tmp_path / "c", CONTROL, story())
+    assert result.as_it_must is control
+    assert control or re.match(why_not, result.why_not)
 
 
 def test_a_run_without_its_group_proves_nothing(tmp_path: Path) -> None:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from holdfast.judge.groups.verdict import GroupAnomaly, GroupJudgement
-from holdfast.judge.history import Acknowledged, Delivered, Event, Fault, Refused, Send, Unknown
-from holdfast.judge.timeline import HURTS
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    Fault,
+    LinkChange,
+    Refused,
+    Send,
+    Unknown,
+)
+from holdfast.judge.timeline import CUT, HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
@@ -125,7 +134,10 @@ class _Recovery:
     """One fault: when each process was first acknowledged again, by partition."""
 
     def __init__(self, fault: Fault) -> None:
-        self.fault = fault
+        self.action = fault.action
+        self.nodes = [fault.node]
+        self.since_ms = fault.at_ms
+        self.is_in_force = fault.action != CUT  # a cut is told before it is made
         self.first: dict[tuple[str, int], float] = {}
 
 
@@ -144,6 +156,9 @@ class Recoveries:
                 self._faults.append(_Recovery(event))
         elif not self._faults:
             return
+        elif isinstance(event, LinkChange):
+            if event.state == CUT:
+                self._cut(event.at_ms)
         elif isinstance(event, Send):
             self._sent[event.id] = event.at_ms
         elif isinstance(event, Acknowledged | Refused | Unknown):
@@ -152,18 +167,30 @@ class Recoveries:
             if (
                 isinstance(event, Acknowledged)
                 and sent_ms is not None
-                and sent_ms >= latest.fault.at_ms
+                and sent_ms >= latest.since_ms
             ):
                 self._partitions.add(event.partition)
                 self._processes.add(event.process)
                 latest.first.setdefault((event.process, event.partition), event.at_ms)
+
+    def _cut(self, at_ms: float) -> None:
+        """Links are cut from now on: what was told of that is one fault, and begins now."""
+        cut: _Recovery | None = None
+        while self._faults and not self._faults[-1].is_in_force:
+            told = self._faults.pop()
+            told.nodes += [] if cut is None else cut.nodes
+            cut = told
+        if cut is not None:
+            cut.since_ms, cut.is_in_force = at_ms, True
+            cut.first.clear()  # what slipped through
+            self._faults.append(cut)
 
     @property
     def longest_ms(self) -> float | None:
         """The longest that any client waited in any partition; None: nothing was to recover."""
         return max(
             (
-                at_ms - recovery.fault.at_ms
+                at_ms - recovery.since_ms
                 for recovery in self._faults
                 for at_ms in recovery.first.values()
             ),
@@ -181,9 +208,9 @@ class Recoveries:
                 cells = []
                 for partition in partitions:
                     at_ms = recovery.first.get((process, partition))
-                    cells.append("-" if at_ms is None else duration(at_ms - recovery.fault.at_ms))
-                fault = recovery.fault
-                rows.append([f"{ACTION_WORDS[fault.action]} {fault.node}", process, *cells])
+                    cells.append("-" if at_ms is None else duration(at_ms - recovery.since_ms))
+                nodes = ", ".join(map(str, recovery.nodes))
+                rows.append([f"{ACTION_WORDS[recovery.action]} {nodes}", process, *cells])
         return Table(
             title="From the fault to the first acknowledgement of an event sent after it",
             header=["fault", "client", *(f"P{partition}" for partition in partitions)],

@@ -57,11 +57,39 @@ class PartResult:
             return not self.broken and self._breaks_group(self.part.breaks_group)
         if self.part.breaks_with is None:
             return not self.anything_broken
-        weaker = self.parameters.promise.forbids - {self.part.breaks_with} - self.part.counted
+        return self.part.breaks_with in self.broken and not self._besides
+
+    @property
+    def _besides(self) -> tuple[str, ...]:
+        """What a control that must break its promise in one way has broken besides, by name."""
+        weaker = self.parameters.promise.forbids - self.part.counted
+        if self.part.breaks_with is not None:
+            weaker -= {self.part.breaks_with}
         if self.part.breaks_with is Anomaly.LOST:
             weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
-        is_weaker_kept = not self.evidence.judgement.broken(weaker) and not self.broken_groups
-        return self.part.breaks_with in self.broken and is_weaker_kept
+        groups = (f"{each.value}, by a group" for each in self.broken_groups)
+        return (*(each.value for each in self.evidence.judgement.broken(weaker)), *groups)
+
+    @property
+    def why_not(self) -> str:
+        """Say why a control has not failed as it must: it has not failed, or otherwise."""
+        if self.broke_off is not None:
+            return f"it broke off: {self.broke_off}"
+        if not self.decided:
+            return f"not decided: {'; '.join(self.undecided[:REASONS_MAX])}"
+        if self.not_met is not None:
+            return self.not_met
+        foretold = self.part.breaks_check
+        odd = [c.name for c in self.checks if not c.kept and not (foretold and foretold in c.name)]
+        if odd:
+            return f"not so: {', '.join(odd)}"
+        if foretold is not None:
+            return ", ".join(self.anything_broken) or f"no check of {foretold} has failed"
+        wanted = self.part.breaks_with or self.part.breaks_group
+        if wanted is not None and wanted not in (*self.broken, *self.broken_groups):
+            return f"nothing was {wanted.value}"
+        seen = self._besides if self.part.breaks_group is None else self.anything_broken
+        return f"besides, there was: {', '.join(seen)}"
 
     def _breaks_group(self, foretold: GroupAnomaly) -> bool:
         """Whether groups break the promise as was foretold, and keep their own, weaker one."""

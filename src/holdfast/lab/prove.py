@@ -280,7 +280,7 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         if not result.as_it_must:
             return Exit.NOT_MADE, (
                 f"The control did not fail as it must, so this run proves nothing "
-                f"({result.part.title}). {result.sentence()}"
+                f"({result.part.title}; {result.why_not}). {result.sentence()}"
             )
     words = " ".join(
         f"{each.part.title}: {each.sentence()}" if len(proofs) > 1 else each.sentence()
