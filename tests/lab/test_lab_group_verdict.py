@@ -252,3 +252,15 @@ def test_a_control_says_by_what_it_failed(tmp_path: Path) -> None:
 
 def test_a_failed_check_breaks_a_long_run() -> None:
     assert result_of(kept().evidence(), AFTER, ["at the end"], None)["kept"] is False
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("embedded", "Made up."), ("apache", "Made up. Nodes are Apache Kafka's.")],
+)
+def test_a_report_says_at_its_top_whose_nodes_it_is_about(
+    tmp_path: Path, engine: str, words: str
+) -> None:
+    outcome = outcome_of(tmp_path, [judged(tmp_path, MAIN, kept())])
+    there = replace(outcome, parameters=replace(AFTER, engine=engine))
+    assert report_of(there, "x").summary == words

@@ -14,13 +14,15 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import APACHE, ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
 from holdfast.lab.report.groups import group_sentence, observed_text
 from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.scenario import Part, Scenario
 
 REASONS_MAX = 3  # why a run is undecided, in its sentence
+# Behind a report's first sentence: whose cluster it is about, if it is none of ours.
+_WHERE = {APACHE: " Nodes are Apache Kafka's.", ELSEWHERE: " The cluster is one that was there."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +237,7 @@ def report_of(outcome: Outcome, command: str) -> ReportData:
     promise, groups = outcome.parameters.promise, outcome.parameters.group_promise
     return ReportData(
         title=outcome.scenario.name,
-        summary=outcome.scenario.summary,
+        summary=outcome.scenario.summary + _WHERE.get(outcome.parameters.engine, ""),
         text=outcome.scenario.text,
         kept=outcome.exit.kept,
         verdict=outcome.verdict,
