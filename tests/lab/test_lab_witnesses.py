@@ -24,7 +24,7 @@ from holdfast.clients.workload.raw_producer import drive
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.clients.workload.verifiable_consumer import Options, VerifiableConsumer
 from holdfast.judge.history import Delivered, Event, Position, ReadEnd, read_events
-from holdfast.lab.run import Run
+from holdfast.lab.run import RAW_READER, Run
 from holdfast.lab.workload_processes import Process
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.batch_header import assign_log_append_time
@@ -211,7 +211,7 @@ def test_a_brokers_timestamp_is_left_out_only_where_there_is_one(
     assert raw.timestamp == told
 
 
-def test_a_runs_readers_are_told_whose_timestamps_they_read(
+def test_a_runs_readers_are_told_whose_timestamps_they_read_and_what_a_watermark_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: dict[str, Mapping[str, object]] = {}
@@ -225,12 +225,17 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
     run.start_reader("a", until_end=True)
     run.start_reader("b", topic="appended")
     run.start_readers(statistics="c")
+    run.start_reader("raw-beside", module=RAW_READER)
     own = {"create_time": True}
-    assert told == {
+    given = {
+        name: {k: v for k, v in flags.items() if v is not False} for name, flags in told.items()
+    }
+    assert given == {
         "a": {"until_end": True, **own},
         "b": {"topic": "appended"},
         "consumer": {"statistics": "c", **own},
         "raw-reader": {"early_watermark": True, **own},
+        "raw-beside": {"early_watermark": True, **own},
     }
 
 

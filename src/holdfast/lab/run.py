@@ -322,8 +322,7 @@ class Run:
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
         reader = self.start_reader(**flags)
-        early, place = self.parameters.early_watermark, flags.get("place")
-        self.start_reader("raw-reader", module=RAW_READER, place=place, early_watermark=early)
+        self.start_reader("raw-reader", module=RAW_READER, place=flags.get("place"))
         return reader
 
     def start_reader(
@@ -337,6 +336,7 @@ class Run:
         """Start a reader. That a broker stamps records by itself is believed only if it must."""
         if self.allowed.has_create_time(str(flags.get("topic", self.topic))):
             flags["create_time"] = True
+        flags["early_watermark"] = module == RAW_READER and self.parameters.early_watermark
         return self.start_client(name, module, flags, Worker, place)
 
     def raw_client(
