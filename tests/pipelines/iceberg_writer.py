@@ -58,7 +58,7 @@ def step_into_commits() -> None:
     disk: Any = os
     disk.fsync = lambda _descriptor: None
     patched: Any = catalog
-    plain = patched.open_engine
+    plain = patched.open_database
 
     def stepped(*arguments: Any, **named: Any) -> sql.Engine:
         engine: sql.Engine = plain(*arguments, **named)
@@ -77,7 +77,7 @@ def step_into_commits() -> None:
     def unsynced(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
-    patched.open_engine = stepped
+    patched.open_database = stepped
 
 
 def in_child(what: Callable[[], None]) -> int:
