@@ -69,8 +69,8 @@ class PartResult:
             weaker -= {self.part.breaks_with}
         if self.part.breaks_with is Anomaly.LOST:
             weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
-        groups = (f"{each.value}, by a group" for each in self.broken_groups)
-        return (*(each.value for each in self.evidence.judgement.broken(weaker)), *groups)
+        of_log = (each.value for each in self.evidence.judgement.broken(weaker))
+        return (*of_log, *(f"{each.value}, by a group" for each in self.broken_groups))
 
     @property
     def why_not(self) -> str:
