@@ -1,9 +1,9 @@
 """What it costs Spark to read a log: our source, the JVM connector, and the ceiling of the way.
 
 The ceiling is a source in Python whose Arrow batches were made beforehand: no source in Python can
-be faster. Each round has all of them in turn, in one session that was warmed up by a round that
-does not count; rows go to Spark's noop sink. CPU is that of this process, its JVM and the Python
-workers, and nothing of the broker's. Trickle: a record every 50 ms, and how long a trigger takes
+be faster. Each round has all of them in turn, in one session that has read before until none became
+quicker; rows go to Spark's noop sink. CPU is that of this process, its JVM and the Python workers,
+and nothing of the broker's. Trickle: a record every 50 ms, and how long a trigger takes
 that has some. Without the JVM connector (`make apache`) there are the other two. Prints medians and
 what half of the rounds lie between; writes them to bench/results/TIME-spark.json.
 
@@ -18,7 +18,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -45,6 +45,9 @@ JVM, OURS, CEILING = "JVM connector", "holdfast", "ceiling"
 FORMATS: Final = {JVM: "kafka", OURS: "holdfast", CEILING: "premade"}
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 PAUSE_S: Final = 0.05
+WARM_GAIN: Final = 0.03
+WARM_IDLE: Final = 2
+WARM_ROUNDS_MAX: Final = 15
 
 Results = dict[str, dict[str, list[float]]]  # case, metric: a value a round
 
@@ -118,8 +121,11 @@ def batch_of(rows: int, size: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, SCHEMA.names)
 
 
-def cpu_s() -> float:
-    """Return the CPU of this process and of all below it, those included that have ended."""
+def cpu_s(others: Sequence[int]) -> float:
+    """Return the CPU of this process and of all below it, those included that have ended.
+
+    `others` are started here as well, and do not count: they and what is below them.
+    """
     times: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -134,16 +140,16 @@ def cpu_s() -> float:
     while waiting:
         pid = waiting.pop()
         found += times.get(pid, 0.0)
-        waiting += children.get(pid, [])
+        waiting += [child for child in children.get(pid, []) if child not in others]
     return found
 
 
-def measured(read: Callable[[], None], rows: int) -> dict[str, float]:
-    began_s, used_s = time.perf_counter(), cpu_s()
+def measured(read: Callable[[], None], rows: int, others: Sequence[int]) -> dict[str, float]:
+    began_s, used_s = time.perf_counter(), cpu_s(others)
     read()
     return {
         "rows_per_s": rows / (time.perf_counter() - began_s),
-        "rows_per_cpu_s": rows / (cpu_s() - used_s),
+        "rows_per_cpu_s": rows / (cpu_s(others) - used_s),
     }
 
 
@@ -177,18 +183,37 @@ class Bench:
         return reader.option("subscribe", topic).load()
 
     def throughput(self, rows: int, size: int, rounds: int) -> None:
-        """Read all of a topic, each in turn; the first round warms up."""
+        """Read all of a topic, each in turn, once all are warm."""
         topic = f"bench-{size}"
         self.engine.create(topic, PARTITIONS)
         fill(self.engine.bootstrap, topic, rows, size)
-        for number in range(rounds + 1):
+        for engine in self.engines:
+            found = self.frame(engine, topic, rows, size, stream=False).count()
+            assert found == rows, f"{engine} has read {found} rows of {rows}"
+        self.warm(topic, rows, size)
+        for _ in range(rounds):
             for engine in self.engines:
-                frame = self.frame(engine, topic, rows, size, stream=False)
-                assert number or frame.count() == rows, f"{engine} has read another number of rows"
-                noop = frame.write.format("noop").mode("overwrite")
-                found = measured(noop.save, rows)
-                if number:
-                    self.note(f"{size} B, {engine}", found)
+                self.note(f"{size} B, {engine}", self.read(engine, topic, rows, size))
+
+    def read(self, engine: str, topic: str, rows: int, size: int) -> dict[str, float]:
+        noop = self.frame(engine, topic, rows, size, stream=False).write.format("noop")
+        return measured(noop.mode("overwrite").save, rows, self.engine.pids())
+
+    def warm(self, topic: str, rows: int, size: int) -> None:
+        """Read until none becomes quicker: a JVM compiles what it has long been doing."""
+        best = dict.fromkeys(self.engines, 0.0)
+        idle = 0  # rounds in which none has become quicker
+        for number in range(WARM_ROUNDS_MAX):
+            found = {each: self.read(each, topic, rows, size) for each in self.engines}
+            rates = {each: values["rows_per_cpu_s"] for each, values in found.items()}
+            quicker = any(rates[each] > best[each] * (1 + WARM_GAIN) for each in rates)
+            best = {each: max(rate, best[each]) for each, rate in rates.items()}
+            idle = 0 if quicker else idle + 1
+            told = ", ".join(f"{each} {rate:,.0f}" for each, rate in rates.items())
+            print(f"warming, {size} B, round {number + 1}: rows a CPU-second: {told}", flush=True)
+            if idle == WARM_IDLE:
+                return
+        print("not warm yet: the figures below are of a JVM that still compiles")
 
     def trickle(self, seconds: float, folder: Path) -> None:
         """Write a record now and then, and see how long triggers take that have one."""

@@ -275,3 +275,37 @@ def test_what_is_due_at_once_is_done_by_slices(monkeypatch: pytest.MonkeyPatch) 
             assert any(one <= turn <= other for turn in turns), "two in a row, then others"
 
     play(story)
+
+
+def test_a_process_that_stood_still_between_two_slices_ends_no_session_of_who_is_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(room: Room) -> None:
+        loop = VirtualLoop.running()
+        members = {f"g{number}": "" for number in range(8)}
+        for group in members:
+            members[group] = await room.member(group, session_timeout_ms=SESSION_MS)
+        well = await room.member("well", session_timeout_ms=SESSION_MS)
+        await asyncio.sleep(SESSION_MS / 2000)
+        room.beat("well", well, 1)
+        due = ShardMachine.due
+        slices: list[float] = []
+
+        def slow(self: ShardMachine, now_ms: int) -> Decision:
+            loop.now += 0.003 if slices else LATE_MS / 2000  # by then all the others are due
+            slices.append(loop.now)
+            if len(slices) == 4:
+                loop.call_soon(stand_still)
+            return due(self, now_ms)
+
+        def stand_still() -> None:
+            loop.now += 3 * SESSION_MS / 1000
+
+        monkeypatch.setattr(ShardMachine, "due", slow)
+        await room.until(lambda: len(slices) >= 4)
+        await asyncio.sleep(GRACE_MS / 2000)
+        room.beat("well", well, 1)  # it lay unread
+        await room.until(lambda: not any(_is_member(room, *each) for each in members.items()))
+        assert _is_member(room, "well", well)
+
+    play(story)

@@ -194,7 +194,7 @@ def test_a_fetch_is_bounded_and_a_larger_record_comes(log: CannedLog) -> None:
     assert {one.bytes_max for one in log.fetched} == {A_BATCH}
     default = Access(client=(("bootstrap.servers", log.bootstrap),))
     assert offsets(wire_range(CANNED, 15, 21, default)) == [15, 16, 17, 18, 19, 20]
-    assert log.fetched[-1].bytes_max == FETCH_BYTES == 16 * 1024 * 1024
+    assert log.fetched[-1].bytes_max == FETCH_BYTES == 4 * 1024 * 1024
     small = access(log, ("fetch.max.bytes", "1000"), ("client.id", "me"), fetch_bytes=2_000)
     assert offsets(wire_range(CANNED, 0, 5, small)) == [0, 1, 2, 3, 4]
     assert log.fetched[-1].bytes_max == 1_000

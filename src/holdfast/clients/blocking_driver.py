@@ -33,7 +33,6 @@ T = TypeVar("T")
 NodeChoice = int | Literal["controller"] | None
 
 _TIMEOUT_S = 10.0
-_RECEIVE_BYTES = 256 * 1024
 
 
 class DriverError(Exception):
@@ -203,18 +202,18 @@ class Peer:
             if not self.is_open:
                 raise OSError("it is closed")  # noqa: TRY301 - as a closed socket would say
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            data = self._socket.recv(_RECEIVE_BYTES)
+            count = self._socket.recv_into(self._session.space())
         except TimeoutError as error:
             self._abort()
             raise AnswerTimeoutError(self._say("no answer in time")) from error
         except OSError as error:
             self.close()
             raise AnswerLostError(self._say("the connection broke", error)) from error
-        if not data:
+        if not count:
             self.close()
             raise AnswerLostError(self._say("the node closed the connection"))
         try:
-            self._answers.extend(reply.response for reply in self._session.feed(data))
+            self._answers.extend(reply.response for reply in self._session.received(count))
         except WireError as error:
             self.close()
             raise AnswerLostError(self._say("the answer doesn't parse", error)) from error

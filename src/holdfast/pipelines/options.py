@@ -60,7 +60,7 @@ ELSEWHERE = {
     "path": "a log has none; leave load() empty, and use subscribe",
 }
 POLL_TIMEOUT_MS = 120_000
-FETCH_BYTES = 16 * 1024 * 1024
+FETCH_BYTES = 4 * 1024 * 1024  # more leaves the caches before it is decoded
 NUMBER_MAX = 2**31 - 1  # of milliseconds and retries: clocks and sleeps take no more
 _ADDRESSES = 'give it as "host:port,host:port"'
 _PORT_MAX = 65_535

@@ -20,7 +20,7 @@ from holdfast.wire.frame import (
     encode_request_buffers,
     is_flexible,
 )
-from holdfast.wire.frame_buffer import FrameBuffer
+from holdfast.wire.frame_buffer import GIVEN_BYTES_MIN, FrameBuffer
 from holdfast.wire.messages import api_name, response_class
 from holdfast.wire.primitives import skip_tagged_fields
 from holdfast.wire.schema import Request
@@ -35,7 +35,6 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 ANY_FRAME_BYTES = 0x7FFFFFFF  # the longest frame that can be
 SOFTWARE_NAME = "holdfast-node"
 
-_GIVEN_BYTES_MIN = 32 * 1024  # an answer from here on gets the buffer instead of a copy
 _ID_SIZE = 4  # of the correlation id that an answer begins with
 
 
@@ -190,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         """Hand one frame to who waits for it, a large one with its memory."""
         pending = self._pending.match(view)
         self._pending.popleft()
-        given = len(view) >= _GIVEN_BYTES_MIN
+        given = len(view) >= GIVEN_BYTES_MIN
         frame = view if given else bytes(view)
         offset = _ID_SIZE
         try:

@@ -14,6 +14,7 @@ from holdfast.wire.errors import WireError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+GIVEN_BYTES_MIN: Final = 32 * 1024  # a smaller frame is copied, a larger one keeps its memory
 _BYTES: Final = 64 * 1024
 _KEPT_BYTES: Final = 16 * 1024 * 1024  # a larger one is given back after its frame
 _LENGTH: Final = Layout(">i")

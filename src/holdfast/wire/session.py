@@ -2,15 +2,15 @@
 
 Owns negotiation (ApiVersions, its fall-back), correlation and order, for every client here: the
 blocking driver drives a `ClientSession`, the nodes' own client takes its parts. Must never touch a
-socket or a clock: the driver writes what `take_output` gives, feeds what it read, and times out.
+socket or a clock: the driver writes what `take_output` gives, reads into `space`, and times out.
 
     session = ClientSession("my-client")
     write(session.take_output())            # the ApiVersions request
     while not session.ready:
-        session.feed(read()); write(session.take_output())
+        session.received(read_into(session.space())); write(session.take_output())
     session.send(MetadataRequest(topics=None))
     write(session.take_output())
-    for reply in session.feed(read()): ...
+    for reply in session.received(read_into(session.space())): ...
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.wire.frame import (
     decode_response,
     encode_request_buffers,
 )
-from holdfast.wire.frame_buffer import Buffer, FrameBuffer
+from holdfast.wire.frame_buffer import GIVEN_BYTES_MIN, Buffer, FrameBuffer
 from holdfast.wire.messages import api_name
 from holdfast.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.schema import Request, Response
@@ -204,20 +204,46 @@ class ClientSession:
         return output
 
     def feed(self, data: Buffer) -> list[Reply]:
-        """Take what was read; return the answers that it completes (none of the negotiation's).
-
-        WireError: the peer does not speak the protocol; the connection must be closed.
-        """
+        """Take what was read elsewhere; else as `received`."""
         replies: list[Reply] = []
-        for frame in self._frames.feed(data):
-            expected = self._expected.match(frame)
-            if self.ready:
-                _, response = decode_response(expected.key, expected.version, frame)
-                replies.append(Reply(expected.correlation_id, expected.version, response))
-            elif not self._negotiation.read(frame):
-                self._say_hello()
-            self._expected.popleft()
+        view = memoryview(data)
+        while view:
+            space = self.space()
+            count = min(len(space), len(view))
+            space[:count] = view[:count]
+            view = view[count:]
+            replies += self.received(count)
         return replies
+
+    def space(self) -> memoryview:
+        """Return where to read to next; it is not empty."""
+        return self._frames.space()
+
+    def received(self, count: int) -> list[Reply]:
+        """Note that so many bytes were read into `space`; return the answers that they complete.
+
+        None of the negotiation's. A large answer keeps the memory that it was read into. WireError:
+        the peer does not speak the protocol; the connection must be closed.
+        """
+        frames = self._frames
+        frames.received(count)
+        replies: list[Reply] = []
+        while (view := frames.cut()) is not None:
+            if len(view) >= GIVEN_BYTES_MIN:
+                self._take(view, replies)
+                frames.give()
+            else:
+                self._take(bytes(view), replies)
+        return replies
+
+    def _take(self, frame: Buffer, replies: list[Reply]) -> None:
+        expected = self._expected.match(frame)
+        if self.ready:
+            _, response = decode_response(expected.key, expected.version, frame)
+            replies.append(Reply(expected.correlation_id, expected.version, response))
+        elif not self._negotiation.read(frame):
+            self._say_hello()
+        self._expected.popleft()
 
     def _say_hello(self) -> None:
         self.send(self._negotiation.hello, self._negotiation.version)

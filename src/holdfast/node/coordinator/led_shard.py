@@ -349,18 +349,17 @@ class LedShard:
         self._timer = self._around.loop.call_later(delay_ms / 1000, self._timed)
 
     def _timed(self) -> None:
-        due_ms, self._timer, self._timer_ms = self._timer_ms, None, NEVER_MS
-        if not self.is_current:
-            return
-        if self._around.stalls.grace_ms > 0:
-            self._set_timer(due_ms)
-        else:
+        self._timer, self._timer_ms = None, NEVER_MS
+        if self.is_current:
             self._do_what_is_due()
 
     def _do_what_is_due(self) -> None:
         """Do as much of it as is done in a slice; the rest when others have had their turn."""
         self._more = None
         now_ms = self._now_ms()
+        if self._around.stalls.grace_ms > 0:  # asked after the time: also between two slices
+            self._arm()
+            return
         until = self._around.loop.time() + SLICE_S
         with self._kept_whole():
             while self.is_current and self.shard.deadline_ms <= now_ms:
