@@ -110,10 +110,12 @@ def open_database(url: str) -> Engine:
 def connection_arguments(url: str) -> dict[str, Any]:
     """Return what psycopg takes, secrets resolved: one by one, for as a text libpq would parse it.
 
-    It refuses some texts, and quotes them when it does.
+    It refuses some texts, and quotes them when it does. What is sent is UTF-8, and said to be: a
+    database's, a role's or a variable's own setting would make other texts of it.
     """
     parsed = with_password(url)
-    return dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+    told = dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+    return {**told, "client_encoding": "UTF8"}
 
 
 def _secrets(url: URL) -> Iterator[tuple[str, str | tuple[str, ...]]]:
