@@ -104,6 +104,8 @@ def open_database(url: str) -> Engine:
             arguments.update(connection_arguments(url))
 
         sql.event.listen(engine, "do_connect", renew)
+        # In a stricter one, which a role may have, catalogs are as they were when it began.
+        engine = engine.execution_options(isolation_level="READ COMMITTED")
     return engine
 
 

@@ -14,7 +14,7 @@ Must never write a row that the staging table does not have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -60,11 +60,20 @@ def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None
 class Merge:
     """The statements of one batch, for one table."""
 
-    def __init__(self, target: Target, table: sql.Table, staging: sql.Table) -> None:
+    def __init__(
+        self,
+        target: Target,
+        table: sql.Table,
+        staging: sql.Table,
+        *,
+        counted: bool = False,
+    ) -> None:
+        """`counted`: whether to see that no row was left out, by a trigger that says nothing."""
         self._target = target
         self._table = table
         self._staging = staging
         self._names = [column.name for column in table.columns]
+        self._counted = counted
         self._in_sqlite = False
 
     def append(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> int:
@@ -94,9 +103,7 @@ class Merge:
         if self._target.version is not None:
             winners &= ~self._is_older(tombstones)
             winners &= ~self._is_older(self._table)
-        connection.execute(
-            sql.delete(self._table).where(self._keys(self._table).in_(self._keys_of(winners, gone)))
-        )
+        self._delete(connection, self._keys(self._table).in_(self._keys_of(winners, gone)))
         self._put_into(connection, tombstones, winners & gone)
         connection.execute(
             sql.delete(tombstones).where(
@@ -124,7 +131,7 @@ class Merge:
             *version,
             staging.c[TIMESTAMP].desc(),
             staging.c["partition"].desc(),
-            staging.c["topic"].desc(),
+            self._ordered(staging.c["topic"]).desc(),
         ]
         return staging.c[PLACE].in_(self._first(staging.c[PLACE].in_(latest), keys, order))
 
@@ -145,13 +152,20 @@ class Merge:
         assert self._target.version is not None
         same = [other.c[name] == self._staging.c[name] for name in self._target.keys]
         version = self._ordered(other.c[self._target.version])
-        newer = version > self._staging.c[self._target.version]
+        newer = version > self._ordered(self._staging.c[self._target.version])
         return sql.exists().where(*same, newer)
 
     def _ordered(self, version: sql.ColumnElement[Any]) -> sql.ColumnElement[Any]:
-        """Return a version as the database has to compare it: SQLite has exact numbers as texts."""
+        """Return a version as the database has to compare it.
+
+        SQLite has exact numbers as texts. Texts are compared byte by byte: a language's order
+        stands beside a database or a column, and takes different texts for one.
+        """
         if self._in_sqlite and is_decimal(version.type):
             return sql.collate(sql.type_coerce(version, sql.Text), DECIMAL_ORDER)
+        if isinstance(version.type, sql.String):
+            # A text to begin with: CITEXT has operators of its own, whatever its collation.
+            return sql.collate(sql.cast(version, sql.Text), "BINARY" if self._in_sqlite else "C")
         return version
 
     def _refuse_without_key(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
@@ -199,13 +213,45 @@ class Merge:
     def _keys_of(self, *where: sql.ColumnElement[bool]) -> sql.Select[Any]:
         return sql.select(*(self._staging.c[name] for name in self._target.keys)).where(*where)
 
+    def refuse_left_out(self, wanted: int, done: int) -> NoReturn:
+        """TargetError: the table has taken fewer rows than it was given, or more."""
+        raise TargetError(
+            f"table {self._target.table}: {wanted} rows were to be written or deleted, and {done} "
+            "were: a trigger or a rule of the table leaves rows out. Nothing was written. Drop it, "
+            "or have the query leave these rows out"
+        )
+
+    def _delete(self, connection: Connection, which: sql.ColumnElement[bool]) -> None:
+        wanted = self._count(connection, self._table, which)
+        self._refuse_if_left_out(wanted, connection.execute(sql.delete(self._table).where(which)))
+
     def _put(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
-        self._put_into(connection, self._table, chosen)
+        due = chosen
+        if self._target.version is not None:
+            due &= ~self._is_older(self._table)
+        wanted = self._count(connection, self._staging, due)
+        self._refuse_if_left_out(wanted, self._put_into(connection, self._table, chosen))
+
+    def _count(
+        self, connection: Connection, table: sql.Table, which: sql.ColumnElement[bool]
+    ) -> int | None:
+        """Count rows, if that is asked for."""
+        if not self._counted:
+            return None
+        counted = sql.select(sql.func.count()).select_from(table).where(which)
+        return int(connection.scalar(counted) or 0)
+
+    def _refuse_if_left_out(self, wanted: int | None, done: sql.CursorResult[Any] | None) -> None:
+        if wanted is not None and done is not None and done.rowcount != wanted:
+            self.refuse_left_out(wanted, done.rowcount)
 
     def _put_into(
         self, connection: Connection, table: sql.Table, chosen: sql.ColumnElement[bool]
-    ) -> None:
-        """Insert rows, or replace what has their keys, unless that has a higher version."""
+    ) -> sql.CursorResult[Any] | None:
+        """Insert rows, or replace what has their keys, unless that has a higher version.
+
+        None: how many there were is not told, since those that are there already count for none.
+        """
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
         names = [column.name for column in table.columns]
         rows = sql.select(*(self._staging.c[name] for name in names)).where(chosen)
@@ -213,16 +259,17 @@ class Merge:
         others = [name for name in names if name not in self._target.keys]
         if not others:
             connection.execute(insert.on_conflict_do_nothing(index_elements=self._target.keys))
-            return
+            return None
         is_newer = None
         if self._target.version is not None:
             before = table.c[self._target.version]
             version = self._ordered(insert.excluded[self._target.version])
-            is_newer = before.is_(None) | (version >= before)
-        connection.execute(
+            is_newer = before.is_(None) | (version >= self._ordered(before))
+        return connection.execute(
             insert.on_conflict_do_update(
                 index_elements=self._target.keys,
                 set_={name: insert.excluded[name] for name in others},
                 where=is_newer,
-            )
+            ),
+            execution_options={"preserve_rowcount": True},
         )
