@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 ATTEMPT: Final = "holdfast_attempt"
 STAGING: Final = "holdfast_staging_"
+EMPTIED_ANEW_BYTES: Final = 1 << 20
+"""From here on a staging table is given a new file. Below, to delete its rows is cheaper."""
+
 metadata = sql.MetaData()
 attempts = sql.Table(
     "holdfast_attempt",
@@ -90,7 +93,7 @@ class PostgresqlStore(SqlStore):
         chosen = staging.c[ATTEMPT].in_(staged.attempts)
         merge_from(connection, staging, chosen, staged.count)
         # All of it: what others have left there is asked for by nobody.
-        connection.execute(staging.delete())
+        _empty(connection, staging)
         self._forget_attempts(connection)
 
     def _forget_attempts(self, connection: Connection) -> None:
@@ -111,13 +114,39 @@ class PostgresqlStore(SqlStore):
         return sql.Table(name, sql.MetaData(), *columns)
 
 
+def _empty(connection: Connection, table: sql.Table) -> None:
+    """Remove all rows of a staging table.
+
+    Rows that are deleted stay in the file, and are read with each batch, until somebody vacuums;
+    and where somebody else's transaction is open for hours nobody can. An attempt that still writes
+    would be waited for: then they are deleted, and the next batch tries again.
+    """
+    quoted = connection.dialect.identifier_preparer.format_table(table)
+    size = sql.select(sql.func.pg_table_size(sql.func.to_regclass(quoted)))
+    if (connection.scalar(size) or 0) >= EMPTIED_ANEW_BYTES:
+        try:
+            with connection.begin_nested():
+                _lock_if_free(connection, table)
+                connection.exec_driver_sql(f"TRUNCATE {quoted}")
+        except sql.exc.OperationalError as error:
+            logger.info("%s is not emptied into a new file: %s", table.name, error.orig)
+        else:
+            return
+    connection.execute(table.delete())
+
+
+def _lock_if_free(connection: Connection, table: sql.Table) -> None:
+    """Lock a table, or raise OperationalError at once: somebody writes to it."""
+    quoted = connection.dialect.identifier_preparer.format_table(table)
+    connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
+
+
 def _drop_if_free(connection: Connection, name: str) -> None:
     """Drop a table, unless somebody still writes to it: the next owner will."""
     table = sql.Table(name, sql.MetaData())
     try:
         with connection.begin_nested():
-            quoted = connection.dialect.identifier_preparer.format_table(table)
-            connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
+            _lock_if_free(connection, table)
             table.drop(connection)
     except sql.exc.OperationalError as error:
         logger.warning("%s stays for now: %s", name, error.orig)
