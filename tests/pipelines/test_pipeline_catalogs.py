@@ -81,7 +81,7 @@ def is_sqlite(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
 
 
-Row = tuple[str, str | None, int, bool]
+Row = tuple[str, str | None, int | None, bool]
 
 
 def write(store: SqlStore, number: int, *rows: Row) -> None:
@@ -305,6 +305,55 @@ def test_a_trigger_that_keeps_a_row_from_being_deleted_is_told(
         )
     with pytest.raises(TargetError, match="1 rows were to be written or deleted, and 0 were"):
         write(store, 1, ("a", "2", 1, True))
+
+
+def test_a_rule_or_a_constraint_that_leaves_rows_out_is_told(
+    engine: Engine, opened: Opened
+) -> None:
+    """Seen to fail: the row was not deleted, or not written, and the batch counted as done."""
+    row: Row
+    if is_sqlite(engine):
+        checked = COLUMNS.replace("BIGINT", "BIGINT NOT NULL ON CONFLICT IGNORE")
+        run(engine, table("TEXT PRIMARY KEY", checked))
+        row, said = ("b", "1", None, False), "2 rows .* and 1 were: a trigger or a rule"
+    else:
+        run(engine, table("TEXT PRIMARY KEY"))
+        run(engine, "CREATE RULE r AS ON DELETE TO kept DO INSTEAD NOTHING")
+        row, said = ("a", "2", 1, True), "1 rows .* and 0 were: a trigger or a rule"
+    store = opened(**DELETES)
+    write(store, 0, ("a", "1", 1, False))
+    with pytest.raises(TargetError, match=said):
+        write(store, 1, row, ("c", "1", 1, False))
+
+
+def test_keys_alone_that_a_trigger_leaves_out_are_told(engine: Engine, opened: Opened) -> None:
+    keys = {"mode": Mode.UPSERT, "keys": tuple(SCHEMA.names)}
+    if is_sqlite(engine):
+        when = "BEFORE INSERT ON kept WHEN new.id = 'b'"
+        statements = [f"CREATE TRIGGER t {when} BEGIN SELECT RAISE(IGNORE); END"]
+    else:
+        body = "BEGIN IF NEW.id = ''b'' THEN RETURN NULL; END IF; RETURN NEW; END"
+        statements = [
+            f"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS '{body}'",
+            "CREATE TRIGGER t BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION f()",
+        ]
+    store = opened(**keys)
+    run(engine, *statements)
+    write(store, 0, ("a", "1", 1, False))
+    write(store, 1, ("a", "1", 1, False))
+    with pytest.raises(TargetError, match=r"2 rows .* and 1 were: a trigger"):
+        write(store, 2, ("a", "1", 1, False), ("b", "1", 1, False))
+
+
+@pytest.mark.parametrize(
+    "database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
+)
+def test_a_name_that_the_database_would_cut_is_refused(opened: Opened) -> None:
+    """Seen to fail: SQLAlchemy said that there is no such table, which it had just made."""
+    opened(**DELETES, table="t" * 46)
+    for target in ({"table": "ü" * 32}, {**DELETES, "table": "t" * 47}):
+        with pytest.raises(TargetError, match="PostgreSQL cuts names that have more than 63"):
+            opened(**target)
 
 
 def test_rows_that_are_left_out_of_an_append_are_told(engine: Engine, opened: Opened) -> None:

@@ -48,7 +48,7 @@ class Catalog:
     identity: int  # 0: the database has no numbers of tables
     odd: str | None  # what it is, if rows don't stay in it
     hides_rows: bool = False
-    leaves_out: bool = False  # a trigger may leave rows out, and say nothing
+    leaves_out: bool = False  # a trigger or a rule may leave rows out, and say nothing
     columns: Mapping[str, str] = field(default_factory=dict)
     filled: Mapping[str, str] = field(default_factory=dict)  # columns that take no value, and why
     folding: Mapping[str, str] = field(default_factory=dict)  # why one text is as another there
@@ -162,7 +162,7 @@ _RELATION: Final = sql.text("""
         (SELECT min(CAST(p.oid AS regclass)::text)
             FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
             WHERE p.relkind = 'f' OR p.relpersistence <> 'p') AS odd_partition,
-        EXISTS (SELECT FROM pg_trigger
+        c.relhasrules OR EXISTS (SELECT FROM pg_trigger
             WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3  -- BEFORE, FOR EACH ROW
             AND (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
         ) AS leaves_out
@@ -315,7 +315,10 @@ def _read_sqlite(connection: Connection, table: sql.Table) -> Catalog | None:
     return Catalog(
         identity=0,
         odd=odd,
-        leaves_out=any(each.type == "trigger" for each in found),
+        # A constraint may say that what breaks it is to be ignored.
+        leaves_out=any(
+            each.type == "trigger" or "ON CONFLICT" in each.told.upper() for each in found
+        ),
         columns={each.name: f"{each.type} at place {each.cid + 1}" for each in columns},
         filled={each.name: "generated" for each in columns if each.hidden in {2, 3}},
         folding={} if is_view else dict(_folding_in_sqlite(connection, f"{place}.{name}", columns)),

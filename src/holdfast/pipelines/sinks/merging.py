@@ -28,6 +28,9 @@ TIMESTAMP: Final = "timestamp"
 PLACE: Final = "holdfast_place"
 """A column of the staging table that tells its rows apart."""
 
+DELETED: Final = "holdfast_deleted_"
+"""What a table of deleted keys begins with; the table's name follows."""
+
 _RANK: Final = "holdfast_rank"
 
 
@@ -39,9 +42,7 @@ def tombstones_of(target: Target, table: sql.Table) -> sql.Table:
     ]
     if target.version is not None:
         columns.append(sql.Column(target.version, table.c[target.version].type))
-    return sql.Table(
-        f"holdfast_deleted_{table.name}", sql.MetaData(), *columns, schema=table.schema
-    )
+    return sql.Table(f"{DELETED}{table.name}", sql.MetaData(), *columns, schema=table.schema)
 
 
 def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None:
@@ -150,10 +151,12 @@ class Merge:
     def _is_older(self, other: sql.Table) -> sql.ColumnElement[bool]:
         """Whether a staged row's key has a higher version in another table."""
         assert self._target.version is not None
-        same = [other.c[name] == self._staging.c[name] for name in self._target.keys]
         version = self._ordered(other.c[self._target.version])
         newer = version > self._ordered(self._staging.c[self._target.version])
-        return sql.exists().where(*same, newer)
+        return sql.exists().where(*self._same_key(other), newer)
+
+    def _same_key(self, other: sql.Table) -> list[sql.ColumnElement[bool]]:
+        return [other.c[name] == self._staging.c[name] for name in self._target.keys]
 
     def _ordered(self, version: sql.ColumnElement[Any]) -> sql.ColumnElement[Any]:
         """Return a version as the database has to compare it.
@@ -223,14 +226,25 @@ class Merge:
 
     def _delete(self, connection: Connection, which: sql.ColumnElement[bool]) -> None:
         wanted = self._count(connection, self._table, which)
-        self._refuse_if_left_out(wanted, connection.execute(sql.delete(self._table).where(which)))
+        done = connection.execute(sql.delete(self._table).where(which)).rowcount
+        if wanted is not None and done != wanted:
+            self.refuse_left_out(wanted, done)
 
     def _put(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
         due = chosen
         if self._target.version is not None:
             due &= ~self._is_older(self._table)
         wanted = self._count(connection, self._staging, due)
-        self._refuse_if_left_out(wanted, self._put_into(connection, self._table, chosen))
+        put = self._put_into(connection, self._table, chosen)
+        if wanted is None:
+            return
+        if put is not None:
+            done = put.rowcount
+        else:
+            there = sql.exists().where(*self._same_key(self._table))
+            done = self._count(connection, self._staging, chosen & there) or 0
+        if done != wanted:
+            self.refuse_left_out(wanted, done)
 
     def _count(
         self, connection: Connection, table: sql.Table, which: sql.ColumnElement[bool]
@@ -240,10 +254,6 @@ class Merge:
             return None
         counted = sql.select(sql.func.count()).select_from(table).where(which)
         return int(connection.scalar(counted) or 0)
-
-    def _refuse_if_left_out(self, wanted: int | None, done: sql.CursorResult[Any] | None) -> None:
-        if wanted is not None and done is not None and done.rowcount != wanted:
-            self.refuse_left_out(wanted, done.rowcount)
 
     def _put_into(
         self, connection: Connection, table: sql.Table, chosen: sql.ColumnElement[bool]

@@ -8,6 +8,7 @@ named after query and epoch: tasks of a driver that was replaced may still write
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -16,19 +17,21 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.merging import PLACE
+from holdfast.pipelines.sinks.merging import DELETED, PLACE
 from holdfast.pipelines.sinks.postgresql_copy import ATTEMPT_SETTING, SCHEMA, CopyTask
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqlStore
 from holdfast.pipelines.sinks.store import Staged
-from holdfast.pipelines.sinks.target import Mode
+from holdfast.pipelines.sinks.target import Mode, TargetError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
 ATTEMPT: Final = "holdfast_attempt"
 STAGING: Final = "holdfast_staging_"
+NAME_BYTES_MAX: Final = 63  # unless the server was built otherwise
 EMPTIED_ANEW_BYTES: Final = 1 << 20
 """From here on a staging table is given a new file. Below, to delete its rows is cheaper."""
 
@@ -58,6 +61,23 @@ class Copied:
 
 class PostgresqlStore(SqlStore):
     """A table of a PostgreSQL server, which every executor has to reach."""
+
+    def open(self, schema: StructType, master: str) -> None:
+        self._refuse_long_names(schema.names)
+        super().open(schema, master)
+
+    def _refuse_long_names(self, columns: Iterable[str]) -> None:
+        """TargetError: PostgreSQL cuts names, and whoever asks for them afterwards finds none."""
+        tables = self._target.table.split(".")
+        if self._target.deleted is not None:
+            tables.append(f"{DELETED}{tables[-1]}")
+        for kind, names in (("table", tables), ("column", columns)):
+            for name in names:
+                if len(name.encode()) > NAME_BYTES_MAX:
+                    raise TargetError(
+                        f"{kind} {name!r}: PostgreSQL cuts names that have more than "
+                        f"{NAME_BYTES_MAX} bytes; give it a shorter one"
+                    )
 
     def refuse_where(self, master: str) -> None:
         """Every process of a cluster can reach a server."""
