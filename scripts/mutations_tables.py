@@ -25,6 +25,8 @@ COLUMN_FIT = "pipelines/sinks/column_fit.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 MERGING_TESTS = (f"{_TESTS}merging.py",)
+CATALOG_TESTS = (f"{_TESTS}catalogs.py",)
+SESSION_TESTS = (f"{_TESTS}postgresql_sessions.py",)
 ARGUMENTS = (f"{_TESTS}write_arguments.py",)
 SQL_TESTS = (f"{_TESTS}sql_store.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
@@ -118,8 +120,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: an older version replaces a newer one",
         "a row that comes late",
         MERGING,
-        "(version >= before)",
-        "(version != before)",
+        "(version >= self._ordered(before))",
+        "(version != self._ordered(before))",
         tests=MERGING_TESTS,
     ),
     one(
@@ -206,10 +208,34 @@ TABLES: tuple[Mutation, ...] = (
         tests=POSTGRESQL_TESTS,
     ),
     one(
+        "tables: a session speaks what its database says",
+        "texts that are other texts",
+        DATABASE,
+        '    return {**told, "client_encoding": "UTF8"}\n',
+        "    return told\n",
+        tests=SESSION_TESTS,
+    ),
+    one(
+        "tables: nobody looks whether a table was altered",
+        "a column that rounds",
+        SQL_STORE,
+        "        if stamp is not None and stamp == self._stamp:\n",
+        "        if stamp is not None:\n",
+        tests=CATALOG_TESTS,
+    ),
+    one(
+        "tables: texts are ordered by a language",
+        "a before B",
+        MERGING,
+        "        if isinstance(version.type, sql.String):\n",
+        "        if version is None:\n",
+        tests=CATALOG_TESTS,
+    ),
+    one(
         "tables: what others have staged stays",
         "a staging table that grows for ever",
         POSTGRESQL,
-        "        connection.execute(staging.delete())\n",
+        "        _empty(connection, staging)\n",
         "        connection.execute(staging.delete().where(chosen))\n",
         tests=POSTGRESQL_TESTS,
     ),

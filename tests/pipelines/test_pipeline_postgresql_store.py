@@ -27,7 +27,7 @@ from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 from holdfast.pipelines.sinks.database_url import connection_arguments
-from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
+from holdfast.pipelines.sinks.postgresql_store import EMPTIED_ANEW_BYTES, Copied, PostgresqlStore
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
@@ -178,6 +178,36 @@ def test_an_attempt_that_spark_did_not_choose_is_swept(opened: Opened, engine: E
     copied(store, 0, [records(1)])
     store.commit(batch(), ALL, copied(store, 0, [records(1)]))
     assert (numbers(engine), staged(engine)) == ([1], 0)
+
+
+def test_a_staging_table_does_not_grow_with_the_batches(
+    url: str, opened: Opened, engine: Engine
+) -> None:
+    """Somebody's transaction keeps dead rows from being vacuumed. Seen to fail: all of them stayed.
+
+    An attempt that still writes hinders no batch: its rows are swept with the next one.
+    """
+    store = opened()
+    name = store._staging().name
+    size = sql.text(f"SELECT pg_table_size('{name}')")
+    with psycopg.connect(**connection_arguments(url)) as holding, engine.connect() as asking:
+        holding.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holding.execute("SELECT 1")
+        for number in range(8):
+            store.commit(batch(number), ALL, copied(store, number, [records(*range(5_000))]))
+            assert staged(engine) == 0
+            assert (asking.scalar(size) or 0) < EMPTIED_ANEW_BYTES
+            asking.rollback()
+        with psycopg.connect(**connection_arguments(url)) as writing:
+            writing.execute(f"LOCK TABLE {name} IN ROW EXCLUSIVE MODE")
+            for number in range(8, 16):
+                store.commit(batch(number), ALL, copied(store, number, [records(*range(5_000))]))
+                assert staged(engine) == 0
+            assert (asking.scalar(size) or 0) > EMPTIED_ANEW_BYTES
+            asking.rollback()
+        store.commit(batch(16), ALL, copied(store, 16, [records(1)]))
+        assert asking.scalar(size) == 8192, "a new file, and a page of what else it has"
+    assert len(numbers(engine)) == 16 * 5_000 + 1
 
 
 def test_rows_that_are_missing_in_the_staging_table_end_the_batch(

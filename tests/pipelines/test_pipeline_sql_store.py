@@ -22,6 +22,7 @@ from holdfast.pipelines.due import Rows, Work, decide
 from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.proving.holding import found
+from holdfast.pipelines.sinks import catalogs
 from holdfast.pipelines.sinks.merging import PLACE, Merge, tombstones_of
 from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqliteStore, SqlStore
@@ -208,7 +209,9 @@ def test_a_text_that_a_column_would_cut_ends_the_batch(engine: Engine) -> None:
             table = prepare(connection, target, columns)
             staging.create(connection)
             connection.execute(staging.insert(), [{"text": text}])
-            merge = MergeFrom(target, columns, limits(connection, table), stateful=False)
+            catalog = catalogs.read(connection, table)
+            assert catalog is not None
+            merge = MergeFrom(target, columns, limits(connection, table), catalog, stateful=False)
             merge(connection, staging, sql.true(), 1)
             staging.drop(connection)
 

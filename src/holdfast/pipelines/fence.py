@@ -166,6 +166,11 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
         cursor.execute(f"SET lock_timeout = '{IDLE_IN_TRANSACTION_S + LOCK_WAIT_S}s'")
+        # A role or a database may have it off: a crash would take back what Spark counts on.
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
     connection.commit()
 
 

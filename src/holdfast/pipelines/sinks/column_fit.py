@@ -42,8 +42,8 @@ def misfit(wanted: Type, there: Type, dialect: Dialect) -> str | None:
         return _number_in_sqlite(ours, there) if is_sqlite else _number(ours, there)
     if is_sqlite:
         return None  # it knows no lengths, digits or time zones
-    if families[0] == "text" and isinstance(there, sql.CHAR):
-        return "it would fill texts up with spaces"
+    if families[0] == "text":
+        return _text(there)
     if families[0] == "time":
         return _time(ours, there)
     return None
@@ -100,6 +100,15 @@ def _number_in_sqlite(ours: Type, there: Type) -> str | None:
         return "who reads it expects small numbers there" if too_large else None
     if isinstance(there, sql.Float) and isinstance(ours, sql.Integer):
         return "it would round large numbers" if _whole_bits(ours) > _DOUBLE else None
+    return None
+
+
+def _text(there: Type) -> str | None:
+    """Say what PostgreSQL does to a text."""
+    if isinstance(there, sql.CHAR):
+        return "it would fill texts up with spaces"
+    if type(there) is sql.String:  # its own NAME and "char": texts of 63 bytes, and of one
+        return "it would cut texts"
     return None
 
 

@@ -104,16 +104,20 @@ def open_database(url: str) -> Engine:
             arguments.update(connection_arguments(url))
 
         sql.event.listen(engine, "do_connect", renew)
+        # In a stricter one, which a role may have, catalogs are as they were when it began.
+        engine = engine.execution_options(isolation_level="READ COMMITTED")
     return engine
 
 
 def connection_arguments(url: str) -> dict[str, Any]:
     """Return what psycopg takes, secrets resolved: one by one, for as a text libpq would parse it.
 
-    It refuses some texts, and quotes them when it does.
+    It refuses some texts, and quotes them when it does. What is sent is UTF-8, and said to be: a
+    database's, a role's or a variable's own setting would make other texts of it.
     """
     parsed = with_password(url)
-    return dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+    told = dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+    return {**told, "client_encoding": "UTF8"}
 
 
 def _secrets(url: URL) -> Iterator[tuple[str, str | tuple[str, ...]]]:

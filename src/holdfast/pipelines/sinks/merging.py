@@ -14,7 +14,7 @@ Must never write a row that the staging table does not have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -28,6 +28,9 @@ TIMESTAMP: Final = "timestamp"
 PLACE: Final = "holdfast_place"
 """A column of the staging table that tells its rows apart."""
 
+DELETED: Final = "holdfast_deleted_"
+"""What a table of deleted keys begins with; the table's name follows."""
+
 _RANK: Final = "holdfast_rank"
 
 
@@ -39,9 +42,7 @@ def tombstones_of(target: Target, table: sql.Table) -> sql.Table:
     ]
     if target.version is not None:
         columns.append(sql.Column(target.version, table.c[target.version].type))
-    return sql.Table(
-        f"holdfast_deleted_{table.name}", sql.MetaData(), *columns, schema=table.schema
-    )
+    return sql.Table(f"{DELETED}{table.name}", sql.MetaData(), *columns, schema=table.schema)
 
 
 def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None:
@@ -60,11 +61,20 @@ def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None
 class Merge:
     """The statements of one batch, for one table."""
 
-    def __init__(self, target: Target, table: sql.Table, staging: sql.Table) -> None:
+    def __init__(
+        self,
+        target: Target,
+        table: sql.Table,
+        staging: sql.Table,
+        *,
+        counted: bool = False,
+    ) -> None:
+        """`counted`: whether to see that no row was left out, by a trigger that says nothing."""
         self._target = target
         self._table = table
         self._staging = staging
         self._names = [column.name for column in table.columns]
+        self._counted = counted
         self._in_sqlite = False
 
     def append(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> int:
@@ -94,9 +104,7 @@ class Merge:
         if self._target.version is not None:
             winners &= ~self._is_older(tombstones)
             winners &= ~self._is_older(self._table)
-        connection.execute(
-            sql.delete(self._table).where(self._keys(self._table).in_(self._keys_of(winners, gone)))
-        )
+        self._delete(connection, self._keys(self._table).in_(self._keys_of(winners, gone)))
         self._put_into(connection, tombstones, winners & gone)
         connection.execute(
             sql.delete(tombstones).where(
@@ -124,7 +132,7 @@ class Merge:
             *version,
             staging.c[TIMESTAMP].desc(),
             staging.c["partition"].desc(),
-            staging.c["topic"].desc(),
+            self._ordered(staging.c["topic"]).desc(),
         ]
         return staging.c[PLACE].in_(self._first(staging.c[PLACE].in_(latest), keys, order))
 
@@ -143,15 +151,24 @@ class Merge:
     def _is_older(self, other: sql.Table) -> sql.ColumnElement[bool]:
         """Whether a staged row's key has a higher version in another table."""
         assert self._target.version is not None
-        same = [other.c[name] == self._staging.c[name] for name in self._target.keys]
         version = self._ordered(other.c[self._target.version])
-        newer = version > self._staging.c[self._target.version]
-        return sql.exists().where(*same, newer)
+        newer = version > self._ordered(self._staging.c[self._target.version])
+        return sql.exists().where(*self._same_key(other), newer)
+
+    def _same_key(self, other: sql.Table) -> list[sql.ColumnElement[bool]]:
+        return [other.c[name] == self._staging.c[name] for name in self._target.keys]
 
     def _ordered(self, version: sql.ColumnElement[Any]) -> sql.ColumnElement[Any]:
-        """Return a version as the database has to compare it: SQLite has exact numbers as texts."""
+        """Return a version as the database has to compare it.
+
+        SQLite has exact numbers as texts. Texts are compared byte by byte: a language's order
+        stands beside a database or a column, and takes different texts for one.
+        """
         if self._in_sqlite and is_decimal(version.type):
             return sql.collate(sql.type_coerce(version, sql.Text), DECIMAL_ORDER)
+        if isinstance(version.type, sql.String):
+            # A text to begin with: CITEXT has operators of its own, whatever its collation.
+            return sql.collate(sql.cast(version, sql.Text), "BINARY" if self._in_sqlite else "C")
         return version
 
     def _refuse_without_key(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
@@ -199,13 +216,52 @@ class Merge:
     def _keys_of(self, *where: sql.ColumnElement[bool]) -> sql.Select[Any]:
         return sql.select(*(self._staging.c[name] for name in self._target.keys)).where(*where)
 
+    def refuse_left_out(self, wanted: int, done: int) -> NoReturn:
+        """TargetError: the table has taken fewer rows than it was given, or more."""
+        raise TargetError(
+            f"table {self._target.table}: {wanted} rows were to be written or deleted, and {done} "
+            "were: a trigger or a rule of the table leaves rows out. Nothing was written. Drop it, "
+            "or have the query leave these rows out"
+        )
+
+    def _delete(self, connection: Connection, which: sql.ColumnElement[bool]) -> None:
+        wanted = self._count(connection, self._table, which)
+        done = connection.execute(sql.delete(self._table).where(which)).rowcount
+        if wanted is not None and done != wanted:
+            self.refuse_left_out(wanted, done)
+
     def _put(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
-        self._put_into(connection, self._table, chosen)
+        due = chosen
+        if self._target.version is not None:
+            due &= ~self._is_older(self._table)
+        wanted = self._count(connection, self._staging, due)
+        put = self._put_into(connection, self._table, chosen)
+        if wanted is None:
+            return
+        if put is not None:
+            done = put.rowcount
+        else:
+            there = sql.exists().where(*self._same_key(self._table))
+            done = self._count(connection, self._staging, chosen & there) or 0
+        if done != wanted:
+            self.refuse_left_out(wanted, done)
+
+    def _count(
+        self, connection: Connection, table: sql.Table, which: sql.ColumnElement[bool]
+    ) -> int | None:
+        """Count rows, if that is asked for."""
+        if not self._counted:
+            return None
+        counted = sql.select(sql.func.count()).select_from(table).where(which)
+        return int(connection.scalar(counted) or 0)
 
     def _put_into(
         self, connection: Connection, table: sql.Table, chosen: sql.ColumnElement[bool]
-    ) -> None:
-        """Insert rows, or replace what has their keys, unless that has a higher version."""
+    ) -> sql.CursorResult[Any] | None:
+        """Insert rows, or replace what has their keys, unless that has a higher version.
+
+        None: how many there were is not told, since those that are there already count for none.
+        """
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
         names = [column.name for column in table.columns]
         rows = sql.select(*(self._staging.c[name] for name in names)).where(chosen)
@@ -213,16 +269,17 @@ class Merge:
         others = [name for name in names if name not in self._target.keys]
         if not others:
             connection.execute(insert.on_conflict_do_nothing(index_elements=self._target.keys))
-            return
+            return None
         is_newer = None
         if self._target.version is not None:
             before = table.c[self._target.version]
             version = self._ordered(insert.excluded[self._target.version])
-            is_newer = before.is_(None) | (version >= before)
-        connection.execute(
+            is_newer = before.is_(None) | (version >= self._ordered(before))
+        return connection.execute(
             insert.on_conflict_do_update(
                 index_elements=self._target.keys,
                 set_={name: insert.excluded[name] for name in others},
                 where=is_newer,
-            )
+            ),
+            execution_options={"preserve_rowcount": True},
         )

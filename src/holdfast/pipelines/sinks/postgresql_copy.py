@@ -10,7 +10,9 @@ for; the next commit sweeps them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from pyarrow import csv
 
 from holdfast.pipelines.sinks.database_url import connection_arguments
 from holdfast.pipelines.sinks.readable_texts import readable
+from holdfast.pipelines.sinks.target import TargetError
 
 SCHEMA: Final = "attempt long, rows long"
 _RESULT: Final = pa.schema([("attempt", pa.int64()), ("rows", pa.int64())])
@@ -64,7 +67,8 @@ class CopyTask:
             return
         with psycopg.connect(**connection_arguments(self._url)) as connection:
             attempt = self._begin(connection)
-            rows = self._copy(connection, first, batches)
+            with _told_if_not_encoded(connection, first.schema):
+                rows = self._copy(connection, first, batches)
         # Committed: only now may Spark hear of it.
         yield pa.RecordBatch.from_pydict({"attempt": [attempt], "rows": [rows]}, schema=_RESULT)
 
@@ -95,6 +99,25 @@ class CopyTask:
         return rows
 
 
+@contextmanager
+def _told_if_not_encoded(connection: psycopg.Connection[Any], schema: pa.Schema) -> Iterator[None]:
+    """Say which texts the database's own encoding has no place for. TargetError."""
+    try:
+        yield
+    except psycopg.errors.UntranslatableCharacter as error:
+        said = str(error.diag.message_primary)
+        # "character with byte sequence 0xe2 0x82 0xac in encoding ..."
+        found = bytes(int(each, 16) for each in re.findall(r"\b0x([0-9a-f]{2})\b", said))
+        texts = [field.name for field in schema if _is_text(field.type)]
+        encoding = connection.info.parameter_status("server_encoding")
+        raise TargetError(
+            f"a text of {' or '.join(map(repr, texts))} has {found.decode(errors='replace')!r}, "
+            f"and the database's encoding, {encoding}, has no such character ({said}). Use a "
+            "database of the encoding UTF8; or keep the bytes; or leave such characters out in "
+            "the query"
+        ) from error
+
+
 def to_csv(batch: pa.RecordBatch) -> bytes:
     """Return a batch as PostgreSQL reads it: null is nothing, and an empty text is quoted."""
     columns = [_readable(column) for column in batch.columns]
@@ -111,6 +134,10 @@ def _readable(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
     return column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _task() -> str:

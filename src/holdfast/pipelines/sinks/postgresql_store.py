@@ -8,6 +8,7 @@ named after query and epoch: tasks of a driver that was replaced may still write
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -16,19 +17,24 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.merging import PLACE
+from holdfast.pipelines.sinks.merging import DELETED, PLACE
 from holdfast.pipelines.sinks.postgresql_copy import ATTEMPT_SETTING, SCHEMA, CopyTask
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqlStore
 from holdfast.pipelines.sinks.store import Staged
-from holdfast.pipelines.sinks.target import Mode
+from holdfast.pipelines.sinks.target import Mode, TargetError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
 ATTEMPT: Final = "holdfast_attempt"
 STAGING: Final = "holdfast_staging_"
+NAME_BYTES_MAX: Final = 63  # unless the server was built otherwise
+EMPTIED_ANEW_BYTES: Final = 1 << 20
+"""From here on a staging table is given a new file. Below, to delete its rows is cheaper."""
+
 metadata = sql.MetaData()
 attempts = sql.Table(
     "holdfast_attempt",
@@ -55,6 +61,23 @@ class Copied:
 
 class PostgresqlStore(SqlStore):
     """A table of a PostgreSQL server, which every executor has to reach."""
+
+    def open(self, schema: StructType, master: str) -> None:
+        self._refuse_long_names(schema.names)
+        super().open(schema, master)
+
+    def _refuse_long_names(self, columns: Iterable[str]) -> None:
+        """TargetError: PostgreSQL cuts names, and whoever asks for them afterwards finds none."""
+        tables = self._target.table.split(".")
+        if self._target.deleted is not None:
+            tables.append(f"{DELETED}{tables[-1]}")
+        for kind, names in (("table", tables), ("column", columns)):
+            for name in names:
+                if len(name.encode()) > NAME_BYTES_MAX:
+                    raise TargetError(
+                        f"{kind} {name!r}: PostgreSQL cuts names that have more than "
+                        f"{NAME_BYTES_MAX} bytes; give it a shorter one"
+                    )
 
     def refuse_where(self, master: str) -> None:
         """Every process of a cluster can reach a server."""
@@ -90,7 +113,7 @@ class PostgresqlStore(SqlStore):
         chosen = staging.c[ATTEMPT].in_(staged.attempts)
         merge_from(connection, staging, chosen, staged.count)
         # All of it: what others have left there is asked for by nobody.
-        connection.execute(staging.delete())
+        _empty(connection, staging)
         self._forget_attempts(connection)
 
     def _forget_attempts(self, connection: Connection) -> None:
@@ -111,13 +134,39 @@ class PostgresqlStore(SqlStore):
         return sql.Table(name, sql.MetaData(), *columns)
 
 
+def _empty(connection: Connection, table: sql.Table) -> None:
+    """Remove all rows of a staging table.
+
+    Rows that are deleted stay in the file, and are read with each batch, until somebody vacuums;
+    and where somebody else's transaction is open for hours nobody can. An attempt that still writes
+    would be waited for: then they are deleted, and the next batch tries again.
+    """
+    quoted = connection.dialect.identifier_preparer.format_table(table)
+    size = sql.select(sql.func.pg_table_size(sql.func.to_regclass(quoted)))
+    if (connection.scalar(size) or 0) >= EMPTIED_ANEW_BYTES:
+        try:
+            with connection.begin_nested():
+                _lock_if_free(connection, table)
+                connection.exec_driver_sql(f"TRUNCATE {quoted}")
+        except sql.exc.OperationalError as error:
+            logger.info("%s is not emptied into a new file: %s", table.name, error.orig)
+        else:
+            return
+    connection.execute(table.delete())
+
+
+def _lock_if_free(connection: Connection, table: sql.Table) -> None:
+    """Lock a table, or raise OperationalError at once: somebody writes to it."""
+    quoted = connection.dialect.identifier_preparer.format_table(table)
+    connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
+
+
 def _drop_if_free(connection: Connection, name: str) -> None:
     """Drop a table, unless somebody still writes to it: the next owner will."""
     table = sql.Table(name, sql.MetaData())
     try:
         with connection.begin_nested():
-            quoted = connection.dialect.identifier_preparer.format_table(table)
-            connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
+            _lock_if_free(connection, table)
             table.drop(connection)
     except sql.exc.OperationalError as error:
         logger.warning("%s stays for now: %s", name, error.orig)

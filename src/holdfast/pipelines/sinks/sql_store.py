@@ -6,6 +6,7 @@ file's one writer; PostgreSQL's are copied by the tasks that compute them (`post
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from holdfast.pipelines.fence import (
     target_of,
 )
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks import catalogs
+from holdfast.pipelines.sinks.catalogs import Catalog
 from holdfast.pipelines.sinks.database_url import checked, open_database, refuse_no_file
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.spool import Spool, spooled
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger(__name__)
+
 
 class SqlStore(ABC):
     """What both databases have in common. `url` is SQLAlchemy's; its password is a reference."""
@@ -57,6 +62,8 @@ class SqlStore(ABC):
         self._columns: tuple[Column, ...] = ()
         self._ordering: tuple[str, ...] = ()
         self._limits: Mapping[str, int] = {}
+        self._catalog: Catalog | None = None
+        self._stamp: str | None = None
         self._engine: Engine | None = None
         self._ownership: Ownership | None = None
 
@@ -102,11 +109,58 @@ class SqlStore(ABC):
         with engine.begin() as connection:
             create_tables(connection)
             self._refuse_without_rows(connection)
-            table = prepare(connection, self._target, self._columns)
+            table = self._fit(connection)
             if self._target.deleted is not None:
                 prepare_tombstones(connection, self._target, tombstones_of(self._target, table))
-            self._limits = limits(connection, table)
             self.prepare_shared(connection)
+
+    def _fit(self, connection: Connection) -> sql.Table:
+        """Make the table, or see that it fits; from here on it stays so until the transaction ends.
+
+        TargetError: it does not.
+        """
+        table = prepare(connection, self._target, self._columns)
+        stamp = catalogs.stamp(connection, table)
+        catalog = catalogs.read(connection, table)
+        assert catalog is not None, "it was made, or found"
+        catalogs.refuse_odd(catalog, self._target, table)
+        compare(connection, table)  # nobody can alter it now
+        self._limits = limits(connection, table)
+        self._catalog, self._stamp = catalog, stamp
+        return table
+
+    def _look_again(self, connection: Connection) -> Catalog:
+        """See that the table is still the one that rows were computed for. TargetError: it is not.
+
+        Somebody may alter it at any time. What still fits is taken.
+        """
+        name, before = self._target.table, self._catalog
+        assert before is not None, "open() comes first"
+        table = table_of(self._target, self._columns)
+        stamp = catalogs.stamp(connection, table)
+        if stamp is not None and stamp == self._stamp:
+            return before
+        now = catalogs.read(connection, table)
+        if now is None or now.identity != before.identity:
+            gone = "is not there any more" if now is None else "is another one"
+            raise TargetError(
+                f"table {name}: it {gone}: it was dropped or renamed while the query ran. Nothing "
+                "was written. Bring the former one back; or give the query another name and a "
+                "fresh checkpoint, and all of its rows come again"
+            )
+        if now == before:
+            self._stamp = stamp
+            return now
+        changed = catalogs.changes(before.parts(), now.parts())
+        try:
+            self._fit(connection)
+        except TargetError as error:
+            raise TargetError(
+                f"table {name}: it was altered while the query ran ({changed}), and the query's "
+                f"rows don't fit into it any more. Nothing was written. {error}"
+            ) from error
+        logger.warning("table %s was altered while its query ran, and fits: %s", name, changed)
+        return now
 
     def _refuse_without_rows(self, connection: Connection) -> None:
         """TargetError: the query would go on where it was, in a table without its rows before."""
@@ -155,8 +209,13 @@ class SqlStore(ABC):
             self.ownership.commit_batch(connection, batch, work, self._target.table)
             if staged is not None and staged.count:
                 check_order(self._target, self._ordering, stateful=batch.stateful)
+                catalog = self._look_again(connection)
                 merge_from = MergeFrom(
-                    self._target, self._columns, self._limits, stateful=batch.stateful
+                    self._target,
+                    self._columns,
+                    self._limits,
+                    catalog,
+                    stateful=batch.stateful,
                 )
                 self.take_in(connection, staged, merge_from)
 
@@ -195,6 +254,7 @@ class MergeFrom:
         target: Target,
         columns: Sequence[Column],
         limits: Mapping[str, int],
+        catalog: Catalog,
         *,
         stateful: bool,
     ) -> None:
@@ -203,25 +263,32 @@ class MergeFrom:
         self._limits = limits
         self._table = table_of(target, columns)
         self._stateful = stateful
+        self._catalog = catalog
 
     def __call__(
         self, connection: Connection, staging: sql.Table, chosen: sql.ColumnElement[bool], rows: int
     ) -> None:
         """Merge the chosen rows, of which there have to be as many as were computed."""
-        merge = Merge(self._target, self._table, staging)
+        merge = Merge(
+            self._target,
+            self._table,
+            staging,
+            counted=self._catalog.leaves_out,
+        )
         self._refuse_too_long(connection, staging, chosen)
-        if self._target.mode is Mode.APPEND:
-            found = merge.append(connection, chosen)
-        else:
-            counted = sql.select(sql.func.count()).select_from(staging).where(chosen)
-            found = connection.scalar(counted) or 0
+        added = merge.append(connection, chosen) if self._target.mode is Mode.APPEND else None
+        if added == rows:
+            return
+        counted = sql.select(sql.func.count()).select_from(staging).where(chosen)
+        found = connection.scalar(counted) or 0
         if found != rows:
             raise StagingError(
                 f"{rows} rows were computed, and {found} of them are staged: somebody else changed "
                 f"{staging.name}. Nothing was written; the batch comes again at the next start"
             )
-        if self._target.mode is Mode.UPSERT:
-            merge.upsert(connection, chosen, stateful=self._stateful)
+        if added is not None:
+            merge.refuse_left_out(rows, added)
+        merge.upsert(connection, chosen, stateful=self._stateful)
 
     def _refuse_too_long(
         self, connection: Connection, staging: sql.Table, chosen: sql.ColumnElement[bool]

@@ -223,7 +223,7 @@ def prepare(connection: Connection, target: Target, columns: Iterable[Column]) -
             _add(connection, target, wanted, column)
     compare(connection, wanted)
     for name, found in there.items():
-        is_filled = found["nullable"] or found.get("default") is not None
+        is_filled = found["nullable"] or found.get("default") is not None or "computed" in found
         if name not in wanted.columns and not is_filled and found.get("autoincrement") is not True:
             raise TargetError(
                 f"table {target.table}: its column {name!r} must not be null, and the query has "
