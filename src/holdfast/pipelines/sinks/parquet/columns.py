@@ -21,11 +21,13 @@ Columns = Mapping[str, Any]  # types as Spark's JSON has them
 
 MANIFEST: Final = "_manifest.json"
 _DECLARED: Final = "_columns"  # beside areas of queries, whose names don't begin with _
+_EMPTY: Final = "struct<>"
 # What Arrow writes for each comes back from Spark, or DuckDB, as something else or not at all.
 _UNTRUSTED: Final[Mapping[str, str]] = {
     "interval": "to a number of seconds or months",
     "void": "to the type that its values would have",
     "variant": "to a string",
+    _EMPTY: "to a string (to_json), or leave it out",
 }
 
 
@@ -62,6 +64,8 @@ def _simple_types(kind: Any) -> Iterator[str]:
     for key in ("elementType", "keyType", "valueType"):
         if key in kind:
             yield from _simple_types(kind[key])
+    if kind.get("fields") == []:
+        yield _EMPTY
     for field in kind.get("fields", ()):
         yield from _simple_types(field["type"])
 
