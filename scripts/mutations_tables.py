@@ -491,7 +491,7 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Parquet: a query looks at others before it puts down what it writes",
         "two that begin at once see nothing of each other, and it is no other query's business",
         PARQUET_RULES,
-        "    _put(own, json.dumps(columns).encode())\n    try:",
+        "    write_whole(own, json.dumps(columns).encode())\n    try:",
         "    try:",
         tests=(f"{_TESTS}parquet_store.py::{_SHARED}",),
     ),

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from holdfast.pipelines.sinks.target import TargetError, columns_of
 from holdfast.pipelines.sinks.turns import ATTEMPTS
-from holdfast.pipelines.sinks.written_files import sync, unmarked
+from holdfast.pipelines.sinks.written_files import make_folder, sync, unmarked
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -69,7 +69,7 @@ class Columns:
 
 def made(folder: Path, columns: Columns) -> None:
     """Make the table if it is not there. TargetError: something else is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     others = [path.name for path in folder.iterdir() if not path.name.startswith("_")]
     if DeltaTable.is_deltatable(str(folder)):
         return

@@ -7,7 +7,6 @@ writes before it looks at what the others have: of two that begin at once one se
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from holdfast.pipelines.sinks.target import TargetError
-from holdfast.pipelines.sinks.written_files import sync
+from holdfast.pipelines.sinks.written_files import make_folder, write_whole
 
 Columns = Mapping[str, Any]  # types as Spark's JSON has them
 
@@ -107,10 +106,10 @@ def agree_with_others(root: Path, area: str, name: str, columns: Columns) -> Non
     `name`: the query's, as its folder's. One that is refused has put down what it had before.
     """
     declared = root / area / _DECLARED
-    declared.mkdir(parents=True, exist_ok=True)
+    make_folder(declared)
     own = declared / f"{name}.json"
     former = own.read_bytes() if own.exists() else None
-    _put(own, json.dumps(columns).encode())
+    write_whole(own, json.dumps(columns).encode())
     try:
         for other, file, theirs in _others(root, area, name):
             refuse_other_types(
@@ -124,16 +123,8 @@ def agree_with_others(root: Path, area: str, name: str, columns: Columns) -> Non
         if former is None:
             own.unlink(missing_ok=True)
         else:
-            _put(own, former)
+            write_whole(own, former)
         raise
-
-
-def _put(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    fresh.write_bytes(content)
-    fresh.rename(file)
-    sync(file.parent)
 
 
 def _others(root: Path, area: str, name: str) -> Iterator[tuple[str, Path | None, Columns]]:
