@@ -150,6 +150,8 @@ def test_each_connection_is_made_with_the_secret_of_now(
         ("redis://host:port", "its port is no number"),
         ("redis:///0", "names no server"),
         ("unix:", "names no server"),
+        ("unix://redis.example/run/redis.sock", "it names a host"),
+        ("unix://:6379/run/redis.sock", "it names a host"),
     ],
 )
 def test_another_url_is_refused_and_no_secret_is_told(url: str, said: str) -> None:
