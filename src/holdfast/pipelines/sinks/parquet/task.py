@@ -42,7 +42,8 @@ class ParquetTask:
         rows = first.num_rows
         with (self._folder / name).open("xb") as file:
             schema = self._schema or optional(first.schema)
-            with parquet.ParquetWriter(file, schema) as writer:
+            limits = _with_limits(schema)
+            with parquet.ParquetWriter(file, schema, write_statistics=limits) as writer:
                 writer.write_batch(_as_told(first, schema))
                 for batch in batches:
                     writer.write_batch(_as_told(batch, schema))
@@ -56,6 +57,20 @@ def _as_told(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the file's types: Spark's moments are in the session's time zone, say."""
     columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_limits(schema: pa.Schema) -> list[str]:
+    """Return the columns whose least and greatest values a file tells, so that readers may skip it.
+
+    Of floating numbers Arrow tells those that are numbers. A reader to whom NaN is above them, as
+    to Spark, would pass over the NaN that it looks for; so would Arrow, for what is not 1.0. What
+    has parts may have such ones.
+    """
+    return [
+        field.name
+        for field in schema
+        if not pa.types.is_nested(field.type) and not pa.types.is_floating(field.type)
+    ]
 
 
 def optional(schema: pa.Schema) -> pa.Schema:
