@@ -97,6 +97,14 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK_TESTS,
     ),
     one(
+        "pipelines: rows that wait are counted, and not weighed",
+        "5,000 rows of 5 MB are held in memory",
+        SPOOL,
+        " or size + length > most_bytes",
+        "",
+        tests=(f"{_TESTS}spool.py",),
+    ),
+    one(
         "pipelines: a batch without new offsets is passed over",
         "0 of 2 windows",
         TABLE_SINK,

@@ -17,6 +17,7 @@ DELTA = "pipelines/sinks/delta_store.py"
 DELTA_TABLE = "pipelines/sinks/delta_table.py"
 TURNS = "pipelines/sinks/turns.py"
 PARQUET_TASK = "pipelines/sinks/parquet/task.py"
+WRITTEN_FILES = "pipelines/sinks/written_files.py"
 DATABASE = "pipelines/sinks/database_url.py"
 TABLE_SINK = "pipelines/sinks/table_sink.py"
 WRITING = "pipelines/sinks/writing.py"
@@ -36,6 +37,7 @@ PARQUET_COLUMNS = (
     f"{_TESTS}parquet_store.py::test_other_columns_are_refused_unless_files_may_differ",
 )
 DELTA_TESTS = (f"{_TESTS}delta_store.py",)
+POWER_TESTS = (f"{_TESTS}power.py",)
 SQL_DEATHS = (f"{_TESTS}sql_deaths.py",)
 DELTA_DEATHS = f"{_TESTS}delta_deaths.py::test_"
 
@@ -517,7 +519,7 @@ TABLES: tuple[Mutation, ...] = (
         "tables: Parquet: a query looks at others before it puts down what it writes",
         "two that begin at once see nothing of each other, and it is no other query's business",
         PARQUET_RULES,
-        "    _put(own, json.dumps(columns).encode())\n    try:",
+        "    write_whole(own, json.dumps(columns).encode())\n    try:",
         "    try:",
         tests=(f"{_TESTS}parquet_store.py::{_SHARED}",),
     ),
@@ -536,5 +538,53 @@ TABLES: tuple[Mutation, ...] = (
         'for key in ("elementType", "keyType", "valueType"):',
         'for key in ("keyType", "valueType"):',
         tests=(f"{_TESTS}parquet_store.py",),
+    ),
+    one(
+        "tables: what is never null in a structure is so where that is null",
+        "a row with a null structure ends the query",
+        PARQUET_TASK,
+        "self._schema or optional(first.schema)",
+        "self._schema or first.schema",
+        tests=(f"{_TESTS}nested_nulls.py",),
+    ),
+    one(
+        "tables: files tell limits of floating numbers",
+        "who filters passes over rows with NaN",
+        PARQUET_TASK,
+        "write_statistics=limits",
+        "write_statistics=True",
+        tests=(f"{_TESTS}not_a_number.py",),
+    ),
+    one(
+        "tables: what says which columns a query writes is not synced",
+        "after a power cut it is empty",
+        WRITTEN_FILES,
+        "        os.fsync(opened.fileno())\n",
+        "",
+        tests=POWER_TESTS,
+    ),
+    one(
+        "tables: the name of a table's folder is not synced",
+        "after a power cut there is no table",
+        WRITTEN_FILES,
+        "            sync(above)\n",
+        "            pass\n",
+        tests=POWER_TESTS,
+    ),
+    one(
+        "tables: Delta: a log that was restored is read on from where it was",
+        "a former owner commits behind a hole in the log",
+        DELTA_TABLE,
+        " or self._entry != self._seen(known.version()):",
+        ":",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: a checkpoint is not synced",
+        "after a power cut it is torn, and hides the table",
+        DELTA_TABLE,
+        "            sync(folder / LOG / name)\n",
+        "            pass\n",
+        tests=DELTA_TESTS,
     ),
 )

@@ -51,6 +51,7 @@ def step_into_calls() -> None:
     """A table that was read may be old at once; a commit has a before and an after."""
     patched: Any = DeltaTable
     patched.__init__ = stepped(DeltaTable.__init__, None, LOOK)
+    patched.update_incremental = stepped(DeltaTable.update_incremental, None, LOOK)
     patched.create_write_transaction = stepped(DeltaTable.create_write_transaction, CHANGE, LOOK)
     patched.create = stepped(DeltaTable.create, CHANGE, LOOK)
 

@@ -325,6 +325,12 @@ def test_names_that_readers_do_not_have_are_refused(
         ("iceberg+sqlite:////c.db?warehouse=s3://key:secret@b/w", "=s3://...: only folders are"),
         ("iceberg+sqlite:////c.db?warehouse=w", "only folders are built"),
         ("iceberg+sqlite:////c.db?warehouse=/a%2520b", "for an escape"),
+        ("iceberg+sqlite:////c.db?warehouse=/w&token=secret", "it has token behind"),
+        ("iceberg+sqlite:////c.db?warehouse=/w&uri=true&mode=memory", "it has mode, uri behind"),
+        (
+            "iceberg+postgresql://u@h/db?warehouse=/w&s3.access-key=secret",
+            "it has s3.access-key behind",
+        ),
         ("iceberg+postgresql://u:secret@host/db?warehouse=/w", "is not written into a query"),
     ],
 )

@@ -197,6 +197,7 @@ def test_queries_that_share_a_folder_have_one_type_of_a_name(tmp_path: Path) -> 
         spark.ArrayType(spark.NullType()),
         spark.MapType(spark.StringType(), spark.YearMonthIntervalType()),
         spark.StructType([spark.StructField("a", spark.VariantType())]),
+        spark.StructType([spark.StructField("a", spark.StructType([]))]),
     ],
     ids=str,
 )

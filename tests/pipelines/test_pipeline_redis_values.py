@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.pipelines.sinks.key_value.address import checked, connect
+from holdfast.pipelines.sinks.key_value.task import WriteTask
 from holdfast.pipelines.sinks.key_value.values import (
     key_texts,
     marker_name,
@@ -25,7 +26,7 @@ from holdfast.pipelines.sinks.key_value.values import (
     texts,
     versions,
 )
-from holdfast.pipelines.sinks.target import TargetError
+from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 UTC = dt.UTC
 PARTS = some.lists(some.binary(max_size=3) | some.sampled_from([b":", b"%", b"%3A", b"a:b"]))
@@ -150,9 +151,44 @@ def test_each_connection_is_made_with_the_secret_of_now(
         ("redis://host:port", "its port is no number"),
         ("redis:///0", "names no server"),
         ("unix:", "names no server"),
+        ("unix://redis.example/run/redis.sock", "it names a host"),
+        ("unix://:6379/run/redis.sock", "it names a host"),
     ],
 )
 def test_another_url_is_refused_and_no_secret_is_told(url: str, said: str) -> None:
     with pytest.raises(TargetError, match=said) as refused:
         checked(url)
     assert "swordfish" not in str(refused.value)
+
+
+LAST_US = 253402300799999999  # of 9999, in UTC
+FIRST_US = -62135596800000000  # of year 1
+
+
+@pytest.mark.parametrize("name", ["at", "id"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.date32(), 2932897),
+        (pa.timestamp("us"), FIRST_US - 1),
+        (pa.timestamp("us", "America/New_York"), LAST_US + 1),
+        (pa.timestamp("us", "UTC"), LAST_US + 1),
+    ],
+    ids=str,
+)
+def test_a_year_of_more_digits_is_refused_by_the_column_s_name(
+    name: str, kind: pa.DataType, value: int
+) -> None:
+    """Seen to fail: `date value out of range`, and nobody knew of which column."""
+    target = Target(table="t", mode=Mode.UPSERT, keys=("id",))
+    task = WriteTask("redis://127.0.0.1:1/0", query="q", epoch=1, commit=1, target=target)
+    other = "id" if name == "at" else "at"
+    bits = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    rows = {name: pa.array([None, value], bits).cast(kind), other: pa.array([1, 2])}
+    with pytest.raises(TargetError, match=f"column '{name}': it has the year .* 1 to 9999"):
+        list(task(iter([pa.record_batch(rows)])))
+
+
+def test_the_first_and_the_last_moment_are_texts() -> None:
+    moments = pa.array([FIRST_US, LAST_US]).cast(pa.timestamp("us", "America/New_York"))
+    assert texts(moments) == [b"0001-01-01T00:00:00.000000Z", b"9999-12-31T23:59:59.999999Z"]

@@ -1,13 +1,16 @@
 """Goal: what Spark computed is what gets written, all of it and only when all is there.
 
-Method: rows of every kind of value through a spool of many chunks, and one that breaks off.
+Method: rows of every kind of value through a spool of many chunks, and one that breaks off; rows
+that are large, held against what the interpreter has allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
@@ -53,3 +56,35 @@ def test_what_breaks_while_rows_are_computed_is_raised() -> None:
 
     with pytest.raises(ZeroDivisionError):
         Spool(broken(), CHUNK)
+
+
+MIB = 1 << 20
+LARGE: dict[str, Callable[[], Any]] = {
+    "array": lambda: [bytearray(MIB), bytearray(MIB)],
+    "bytes": lambda: bytearray(2 * MIB),
+    "map": lambda: {"a": "x" * MIB, "b" * MIB: None},
+    "structure": lambda: Row(a=Row(b=bytearray(2 * MIB))),
+    "text": lambda: "\N{SNOWMAN}" * MIB,  # two bytes each, in memory
+}
+
+
+@pytest.mark.parametrize("kind", sorted(LARGE))
+def test_large_rows_are_not_held_all_at_once(kind: str) -> None:
+    """Seen to fail: 5,000 rows were held, whatever their size: of 2 MiB each, ten gigabytes."""
+    most, count = 8 * MIB, 30
+    tracemalloc.start()
+    try:
+        with Spool((Row(value=LARGE[kind]()) for _ in range(count)), chunk_bytes=most) as spool:
+            sizes = [len(chunk) for chunk in spool.chunks()]
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (sum(sizes), max(sizes)) == (count, 3)
+    assert held < 5 * most
+
+
+def test_a_row_that_is_larger_than_the_bound_is_a_chunk_of_its_own() -> None:
+    lengths = [1, 1, 900, 1, 2000, 1]
+    with Spool((Row(value=bytes(n)) for n in lengths), chunk_bytes=1000) as spool:
+        chunks = [[len(row["value"]) for row in chunk] for chunk in spool.chunks()]
+    assert chunks == [[1, 1], [900, 1], [2000], [1]]

@@ -30,8 +30,9 @@ from deltalake.transaction import AddAction
 from holdfast.pipelines.fence import epoch_after
 from holdfast.pipelines.sinks.delta_table import (
     Columns,
+    Latest,
+    afterwards,
     fit,
-    loaded,
     made,
     refuse_misfit,
     sync_log,
@@ -60,6 +61,8 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
         super().__init__(query, target)
         self._root = folder_of(url, "delta", _WHY_LOCAL) / target.table
         self._columns: Columns | None = None
+        self._latest = Latest(self._root)
+        self._seen: tuple[DeltaTable, int, int] | None = None  # of a table at a version, our turn
         if "%" in str(self._root):
             raise TargetError(
                 f"target: {self._root}: deltalake takes the % of a folder's name for an escape, "
@@ -67,7 +70,8 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_columns": None}
+        fresh = {"_columns": None, "_latest": Latest(self._root), "_seen": None}
+        return {**super().__getstate__(), **fresh}
 
     @property
     def folder(self) -> Path:
@@ -95,16 +99,20 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
     def open(self, schema: StructType, master: str) -> None:
         del master  # wherever it runs: the folder has to be the same one, which nobody can tell
         self._columns = Columns(schema)
+        self._latest = Latest(self._root)
         made(self._root, self._columns)
         fit(self._root, self._columns, adds=self._target.adds_columns)  # before anybody is fenced
         self._make_area(self._memory)
         self._sweep(self._take())
 
     def _load(self) -> DeltaTable:
-        return loaded(self._root)
+        return self._latest.table()
 
     def _turn_of(self, table: DeltaTable) -> int:
-        return table.transaction_version(self._app) or 0
+        version = table.version()
+        if self._seen is None or self._seen[0] is not table or self._seen[1] != version:
+            self._seen = (table, version, table.transaction_version(self._app) or 0)
+        return self._seen[2]
 
     def _sweep(self, before: Mapping[str, Any]) -> None:
         """Remove what owners before have left that was not committed, and now never will be.
@@ -189,6 +197,7 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
 
         An error says nothing: what follows a commit (Delta's checkpoint) may fail too.
         """
+        version = table.version() + 1
         try:
             table.create_write_transaction(
                 list(adds),
@@ -199,13 +208,14 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
                     max_commit_retries=0,
                     app_transactions=[Transaction(self._app, told["turn"])],
                 ),
+                post_commithook_properties=afterwards(table),
             )
         except self.errors as error:
             failure: Exception | None = error
         else:
             failure = None
         with suppress(FileNotFoundError):
-            sync_log(self._root, table.version() + 1)
+            sync_log(self._root, version)
         return failure
 
     def _is_conflict(self, failure: Exception | None) -> bool:

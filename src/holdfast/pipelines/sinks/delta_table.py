@@ -10,16 +10,17 @@ deltalake 1.6 syncs nothing, so what it commits is synced here.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from holdfast.pipelines.sinks.target import TargetError, columns_of
 from holdfast.pipelines.sinks.turns import ATTEMPTS
-from holdfast.pipelines.sinks.written_files import sync, unmarked
+from holdfast.pipelines.sinks.written_files import make_folder, sync, unmarked
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -29,6 +30,9 @@ LOG: Final = "_delta_log"
 
 ONCE: Final = CommitProperties(max_commit_retries=0)
 """At the version after the one that was read, or not at all."""
+
+CHECKPOINT_INTERVAL: Final = 100
+"""Commits from one checkpoint to the next, where the table does not say: deltalake's own."""
 
 _NOT_IN_A_NAME: Final = frozenset(" ,;{}()\n\t=")  # of a column, without a mapping of names
 _RULES_OF_COLUMNS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.")
@@ -69,7 +73,7 @@ class Columns:
 
 def made(folder: Path, columns: Columns) -> None:
     """Make the table if it is not there. TargetError: something else is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     others = [path.name for path in folder.iterdir() if not path.name.startswith("_")]
     if DeltaTable.is_deltatable(str(folder)):
         return
@@ -97,9 +101,71 @@ def loaded(folder: Path) -> DeltaTable:
         ) from None
 
 
+class Latest:
+    """A table as it is now, of which no more is read than what its log got since the last time.
+
+    To read a table costs as much as it has files. That of before is taken as long as the entry of
+    its version is the one that it was: a table that was restored from a copy has another history.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._table: DeltaTable | None = None
+        self._entry: tuple[int, ...] | None = None
+
+    def table(self) -> DeltaTable:
+        """TargetError: it is there no more."""
+        known = self._table
+        if known is None or self._entry is None or self._entry != self._seen(known.version()):
+            self._table = loaded(self._folder)
+        elif self._seen(known.version() + 1) is not None:
+            try:
+                known.update_incremental()
+            except DeltaError:
+                self._table = loaded(self._folder)
+        assert self._table is not None
+        self._entry = self._seen(self._table.version())
+        return self._table
+
+    def _seen(self, version: int) -> tuple[int, ...] | None:
+        """Return what tells one entry of the log from another one of its name; None: none is."""
+        try:
+            seen = _entry(self._folder, version).stat()
+        except FileNotFoundError:
+            return None
+        return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def _entry(folder: Path, version: int) -> Path:
+    return folder / LOG / f"{version:020}.json"
+
+
+def afterwards(table: DeltaTable) -> PostCommitHookProperties:
+    """Return what deltalake does after the next commit: with most of them nothing.
+
+    It would look at the whole log for what is to be removed, each time. When a checkpoint is due it
+    makes one, and removes what is old by the table's own settings.
+    """
+    if _has_checkpoint(table, table.version() + 1):
+        return PostCommitHookProperties()
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def _has_checkpoint(table: DeltaTable, version: int) -> bool:
+    interval = table.metadata().configuration.get("delta.checkpointInterval", "")
+    every = int(interval) if interval.isdecimal() else CHECKPOINT_INTERVAL
+    return (version + 1) % max(every, 1) == 0
+
+
 def sync_log(folder: Path, version: int) -> None:
-    """Have a commit on disk: with less a power cut could take back what counts as written."""
-    sync(folder / LOG / f"{version:020}.json")
+    """Have a commit on disk: with less a power cut could take back what counts as written.
+
+    A checkpoint, too: readers that find it torn find no table.
+    """
+    sync(_entry(folder, version))
+    for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
+        with suppress(FileNotFoundError):  # without a checkpoint
+            sync(folder / LOG / name)
     sync(folder / LOG)
     sync(folder)
 

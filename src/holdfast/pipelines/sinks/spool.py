@@ -2,7 +2,7 @@
 
 Owns one temporary file. A transaction must not be open while Spark computes: it holds the query's
 lock, and PostgreSQL ends a session that is silent in one for too long. Memory is bounded by a
-chunk; the file has no name, so nothing is left of it whatever dies.
+chunk, in rows and in bytes; the file has no name, so nothing is left of it whatever dies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
+from sys import getsizeof
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHUNK_ROWS = 5_000
+CHUNK_BYTES = 16 << 20  # as Python has the values; a row that is larger has a chunk of its own
 
 Chunk = list[dict[str, Any]]  # column names and values
 
@@ -29,10 +30,12 @@ class Spool:
     A batch of one chunk, as most are, never sees the disk.
     """
 
-    def __init__(self, rows: Iterable[Any], chunk_rows: int = CHUNK_ROWS) -> None:
+    def __init__(
+        self, rows: Iterable[Any], chunk_rows: int = CHUNK_ROWS, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self._open = ExitStack()
         self._file: IO[bytes] | None = None
-        chunks = _chunked(rows, chunk_rows)
+        chunks = _chunked(rows, chunk_rows, chunk_bytes)
         self._first = next(chunks, [])
         self.count = len(self._first)
         try:
@@ -77,11 +80,30 @@ class Spool:
         self.close()
 
 
-def _chunked(rows: Iterable[Any], size: int) -> Iterator[Chunk]:
-    """Yield rows as mappings, `size` at a time."""
-    iterator = iter(rows)
-    while chunk := [row.asDict() for row in islice(iterator, size)]:
+def _chunked(rows: Iterable[Any], most_rows: int, most_bytes: int) -> Iterator[Chunk]:
+    """Yield rows as mappings, so many at a time that no bound is passed but by a row alone."""
+    chunk: Chunk = []
+    size = 0
+    for row in rows:
+        found = row.asDict()
+        length = sum(map(_size, found.values()))
+        if chunk and (len(chunk) == most_rows or size + length > most_bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(found)
+        size += length
+    if chunk:
         yield chunk
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value has in memory, with all that is in it."""
+    size = getsizeof(value)
+    if isinstance(value, list | tuple):  # a tuple is a structure
+        return size + sum(map(_size, value))
+    if isinstance(value, dict):
+        return size + sum(map(_size, value.keys())) + sum(map(_size, value.values()))
+    return size
 
 
 def spooled(frame: DataFrame) -> Spool:

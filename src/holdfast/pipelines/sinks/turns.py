@@ -30,7 +30,7 @@ from holdfast.pipelines.sinks.parquet.task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
-from holdfast.pipelines.sinks.written_files import Files, begin, sync
+from holdfast.pipelines.sinks.written_files import Files, begin, make_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,10 +163,7 @@ class TurnStore(ABC, Generic[T, A]):
 
     def _make_area(self, *folders: Path) -> None:
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        above = [each for each in self._area.parents if each.is_relative_to(self.folder)]
-        for folder in (*folders, self._area, *above):
-            sync(folder)
+            make_folder(folder)
 
     def _take(self) -> dict[str, Any]:
         """Commit a turn of our own, whoever had the one before; return what that one told."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -79,6 +80,28 @@ def begin(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it is not there, and have its name on disk, with all that leads to it.
+
+    Also where it is there: who made it may have died before its name was on disk.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for above in folder.parents:
+        with suppress(OSError):  # of another's folder, which may not be opened, the name is there
+            sync(above)
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Have a file on disk with this content, or as it was, whatever dies, and the power too."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    with fresh.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    fresh.rename(file)
+    sync(file.parent)
 
 
 def sync(path: Path) -> None:

@@ -35,6 +35,23 @@ _USE: Final = (
     "use iceberg+sqlite:///FILE?warehouse=/FOLDER or "
     "iceberg+postgresql://USER@HOST/DATABASE?warehouse=/FOLDER"
 )
+_KNOWN: Final = {
+    "sqlite": frozenset({"timeout"}),
+    # What libpq takes.
+    "postgresql": frozenset({
+        "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
+        "fallback_application_name", "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr",
+        "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname",
+        "load_balance_hosts", "max_protocol_version", "min_protocol_version", "oauth_client_id",
+        "oauth_client_secret", "oauth_issuer", "oauth_scope", "options", "passfile", "password",
+        "port", "require_auth", "requirepeer", "scram_client_key", "scram_server_key", "service",
+        "servicefile", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert",
+        "sslcertmode", "sslcompression", "sslcrl", "sslcrldir", "sslkey", "sslkeylogfile",
+        "sslmode", "sslnegotiation", "sslpassword", "sslrootcert", "sslsni",
+        "target_session_attrs", "tcp_user_timeout", "user",
+    }),
+}  # fmt: skip
+"""What may stand behind the question mark, beside what is ours. Others might be secrets."""
 _NOT_IN_A_LOCATION: Final = frozenset("%?#\\")
 
 
@@ -75,6 +92,12 @@ class Place:
                 "under the same name; use warehouse=/FOLDER"
             )
         plain = url.difference_update_query(["warehouse", "catalog"])
+        unknown = sorted(plain.query.keys() - _KNOWN[url.get_backend_name()])
+        if unknown:  # a password could be among them: only names are told
+            raise TargetError(
+                f"target: it has {', '.join(unknown)} behind the question mark, which nobody here "
+                f"knows; {_USE}, and &catalog=NAME"
+            )
         folder = warehouse.removeprefix("file://")
         location(folder)
         return cls(plain.render_as_string(hide_password=False), name, folder.rstrip("/"))

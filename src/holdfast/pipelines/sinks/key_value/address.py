@@ -107,6 +107,8 @@ def _settings(url: str) -> dict[str, Any]:
         database = given.pop("db", "0")
         found["unix_socket_path"] = unquote(parts.path)
         missing = not parts.path
+        if parts.hostname or port is not None:
+            raise _no_url("a socket is on this machine, and it names a host")
     else:
         database = parts.path.removeprefix("/") or "0"
         found |= {"host": parts.hostname, "port": port or _PORT}

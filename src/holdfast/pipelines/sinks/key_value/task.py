@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.pipelines.sinks.key_value.address import connect
 from holdfast.pipelines.sinks.key_value.scripts import WRITE, Call, Told, run
@@ -24,10 +25,11 @@ from holdfast.pipelines.sinks.key_value.values import (
     versions,
 )
 from holdfast.pipelines.sinks.readable_texts import readable
-from holdfast.pipelines.sinks.target import Target
+from holdfast.pipelines.sinks.target import Target, TargetError
 
 SCHEMA: Final = "rows long, refused string, key binary"
 _RESULT: Final = pa.schema([("rows", pa.int64()), ("refused", pa.string()), ("key", pa.binary())])
+YEAR_MAX: Final = 9999
 CALLS_MAX: Final = 500
 BYTES_MAX: Final = 4 << 20
 """Of scripts that are sent together. The server syncs its log once for what it reads at once."""
@@ -92,6 +94,8 @@ class WriteTask:
     def _calls(self, batch: pa.RecordBatch) -> Iterator[Call]:
         """Yield the script's keys and arguments for each row."""
         target, rows = self._target, range(batch.num_rows)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            _refuse_other_years(name, column)
         names = row_names(target.table, [batch.column(name) for name in target.keys])
         ranks = ["" for _ in rows]
         if target.version is not None:
@@ -106,6 +110,21 @@ class WriteTask:
             what = "delete" if gone[row] else "put"
             values = [] if gone[row] else [column[row] for column in columns]
             yield keys, (*self._guard, ranks[row], what, *_arguments(fields, values))
+
+
+def _refuse_other_years(name: str, column: pa.Array) -> None:
+    """TargetError: a date or a time has a year with more than four digits, or before the first."""
+    if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+        return
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp("us", "UTC"))  # in which it is told
+    years = pc.min_max(pc.year(column)).as_py()
+    if years["min"] is not None and not (years["min"] >= 1 and years["max"] <= YEAR_MAX):
+        raise TargetError(
+            f"column {name!r}: it has the year {years['min']} or {years['max']}, and Redis has "
+            f"texts of the years 1 to {YEAR_MAX}: leave such rows out of the query, or make a "
+            "number of the column (unix_date, unix_micros)"
+        )
 
 
 def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,6 @@ writes before it looks at what the others have: of two that begin at once one se
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,17 +14,19 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from holdfast.pipelines.sinks.target import TargetError
-from holdfast.pipelines.sinks.written_files import sync
+from holdfast.pipelines.sinks.written_files import make_folder, write_whole
 
 Columns = Mapping[str, Any]  # types as Spark's JSON has them
 
 MANIFEST: Final = "_manifest.json"
 _DECLARED: Final = "_columns"  # beside areas of queries, whose names don't begin with _
+_EMPTY: Final = "struct<>"
 # What Arrow writes for each comes back from Spark, or DuckDB, as something else or not at all.
 _UNTRUSTED: Final[Mapping[str, str]] = {
     "interval": "to a number of seconds or months",
     "void": "to the type that its values would have",
     "variant": "to a string",
+    _EMPTY: "to a string (to_json), or leave it out",
 }
 
 
@@ -62,6 +63,8 @@ def _simple_types(kind: Any) -> Iterator[str]:
     for key in ("elementType", "keyType", "valueType"):
         if key in kind:
             yield from _simple_types(kind[key])
+    if kind.get("fields") == []:
+        yield _EMPTY
     for field in kind.get("fields", ()):
         yield from _simple_types(field["type"])
 
@@ -103,10 +106,10 @@ def agree_with_others(root: Path, area: str, name: str, columns: Columns) -> Non
     `name`: the query's, as its folder's. One that is refused has put down what it had before.
     """
     declared = root / area / _DECLARED
-    declared.mkdir(parents=True, exist_ok=True)
+    make_folder(declared)
     own = declared / f"{name}.json"
     former = own.read_bytes() if own.exists() else None
-    _put(own, json.dumps(columns).encode())
+    write_whole(own, json.dumps(columns).encode())
     try:
         for other, file, theirs in _others(root, area, name):
             refuse_other_types(
@@ -120,16 +123,8 @@ def agree_with_others(root: Path, area: str, name: str, columns: Columns) -> Non
         if former is None:
             own.unlink(missing_ok=True)
         else:
-            _put(own, former)
+            write_whole(own, former)
         raise
-
-
-def _put(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    fresh.write_bytes(content)
-    fresh.rename(file)
-    sync(file.parent)
 
 
 def _others(root: Path, area: str, name: str) -> Iterator[tuple[str, Path | None, Columns]]:

@@ -40,7 +40,14 @@ from holdfast.pipelines.sinks.parquet.task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_gaps, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
-from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync, unmarked
+from holdfast.pipelines.sinks.written_files import (
+    Files,
+    begin,
+    folder_of,
+    make_folder,
+    sync,
+    unmarked,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,8 +113,8 @@ class ParquetStore:
         told = unmarked(schema.jsonValue())
         self._schema = json.dumps(told, separators=(",", ":"), sort_keys=True)
         self._columns = columns_of(told)
-        self._areas.mkdir(parents=True, exist_ok=True)
-        self._table.mkdir(parents=True, exist_ok=True)
+        make_folder(self._areas)
+        make_folder(self._table)
         last = last_manifest(self._table)
         self._refuse_other_columns(last)  # before anybody is fenced for it
         declared = {**columns_of_files(last), **self._columns}
