@@ -39,6 +39,7 @@ from holdfast.wire.walker.record_columns import (
 
 ROWS_MAX: Final = 20_000
 COLUMN_BYTES_MAX: Final = 8 * 1024 * 1024
+RUN_BYTES_MIN: Final = 128 * 1024  # decoded while they are in the caches, of their checksums
 _CREATED: Final = 0  # the numbers of Kafka's TimestampType, which the JVM connector shows
 _APPENDED: Final = 1
 _IN_TRANSACTIONS: Final = TRANSACTIONAL | CONTROL
@@ -104,6 +105,9 @@ class RangeRows:
             if attributes in _PLAIN:
                 until = self._end_of(data, batch)
                 run = _Run(at if run is None else run.at, until, attributes)
+                if until - run.at >= RUN_BYTES_MIN:
+                    yield from self._take_run(data, run)
+                    run = None
             else:
                 yield from self._take_one(data, batch, told)
         yield from self._take_run(data, run)
