@@ -55,6 +55,7 @@ def test_a_password_is_what_it_is(
     monkeypatch.setenv("SECRET", password)
     url = checked(f"postgresql://{place}")
     told = {"user": "user", "host": "host", "dbname": "d", "password": password}
+    told["client_encoding"] = "UTF8"
     assert connection_arguments(url) == told
     found = with_password(url)
     assert password in {found.password, found.query.get("password")}
