@@ -304,15 +304,8 @@ class Run:
 
         Another `module` is one that sends records of its own. `place`: see `start_client`.
         """
-        parameters = self.parameters
-        values: dict[str, object] = {
-            "acks": parameters.acks,
-            "rate": parameters.rate,
-            "keys": max(5, parameters.partitions),  # every partition gets some
-        }
-        if not parameters.idempotent:
-            values |= {"no_idempotence": True, "retries": 0}
-        return self.start_client(name, module, values | flags, Worker, place)
+        told = self.parameters.producer_flags(flags)
+        return self.start_client(name, module, told, Worker, place)
 
     def start_raw(self, name: str = "raw", *, place: str | None = None, **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""

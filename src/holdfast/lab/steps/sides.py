@@ -39,12 +39,8 @@ from holdfast.lab.workload_processes import Worker
 ASK_S = 2.0
 OBSERVED = "observer.jsonl"  # what the run's observer writes
 # A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
-# bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
-# sends the others once more, whatever idempotence promises (docs/design/networks.md).
-PATIENT: Mapping[str, Any] = {
-    "delivery_timeout_ms": 120_000,
-    "config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"],
-}
+# bounds are 30 and 60 s, and until then it sends nothing to whoever leads now.
+PATIENT: Mapping[str, Any] = {"config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"]}
 ANSWER_MS = 2000  # a client without patience waits no longer, so that it goes on asking
 AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
 READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}

@@ -19,12 +19,7 @@ from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import LEAVE_S, SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.storm import (
-    PATIENCE_MS,
-    SHOWN_MAX,
-    Timetable,
-    one_zone_cut,
-)
+from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, one_zone_cut
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import wait_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
@@ -229,8 +224,7 @@ def steps(run: Run) -> None:
     rate = run.parameters.rate / run.parameters.partitions
     workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=rate, **clients)]
     if run.parameters.idempotent:
-        patient = {**PATIENT, "delivery_timeout_ms": PATIENCE_MS}
-        workers.append(run.start_producer(**clients, **patient))
+        workers.append(run.start_producer(**clients, **PATIENT))
     reader = run.start_readers(**clients, **READING)
     for worker in workers:
         run.must_flow(worker)
