@@ -159,6 +159,14 @@ class Parameters:
         return 30.0 if self.engine == EMBEDDED else 180.0
 
     @property
+    def leave_s(self) -> float:
+        """How long a node may take to end by a signal.
+
+        At SIGTERM one of ours asks for a controller for 30 s, one of Apache Kafka for five minutes.
+        """
+        return 45.0 if self.engine == EMBEDDED else 345.0
+
+    @property
     def early_watermark(self) -> bool:
         """Whether an answer's high watermark may be older than its records.
 

@@ -52,7 +52,6 @@ RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
-LEAVE_S = 45.0  # for a signal to take effect: a controlled shutdown may take 30 s
 
 
 @contextmanager
@@ -438,7 +437,7 @@ class Run:
         if action not in HURTS:
             return at_ms
         for node in nodes:
-            wait_signalled(self, node, action, LEAVE_S)
+            wait_signalled(self, node, action, self.parameters.leave_s)
             if action == "TERM":
                 self.record_fault("exit", node)
                 self.after_exit[node] = self.observer.look()
