@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +78,27 @@ def acknowledged_of(
         elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
             found.add(Event(event.partition, event.offset, event.id))
     return found
+
+
+def all_acknowledged_ms(
+    histories: Sequence[Path], begin_ms: float, end_ms: float, partitions: Collection[int]
+) -> float | None:
+    """Return when each partition had acknowledged to one of these clients what it sent meanwhile.
+
+    Sent in [begin_ms, end_ms), and acknowledged before its end; None: a partition never did.
+    """
+    sent: set[str] = set()
+    waiting = set(partitions)
+    for event in events_of(histories):
+        if event.at_ms >= end_ms:
+            break
+        if isinstance(event, Send) and event.at_ms >= begin_ms:
+            sent.add(event.id)
+        elif isinstance(event, Acknowledged) and event.id in sent:
+            waiting.discard(event.partition)
+            if not waiting:
+                return event.at_ms
+    return None
 
 
 def expect_silent(
