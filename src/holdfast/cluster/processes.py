@@ -46,6 +46,7 @@ _BY_LETTER: Mapping[str, State] = {
     **dict.fromkeys("ZXx", State.DEAD),
     **dict.fromkeys("Tt", State.STOPPED),
 }
+_dead: set[int] = set()  # children that have ended, and whose status is still to be taken
 
 
 def spawn(
@@ -93,6 +94,8 @@ def identify(pid: int) -> str | None:
 
 def state(pid: int | None, process: str | None) -> State:
     """Say what has become of the process that was once identified as `process`."""
+    if _dead:
+        _reap_dead()
     if pid is None or process is None:
         return State.DEAD
     facts = _facts(pid)
@@ -237,6 +240,20 @@ def _read(path: str) -> str:
 
 
 def _reap(pid: int) -> None:
-    """Take a dead child's status, so that it doesn't stay in the process table while we run."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+    """Take a dead child's status, so that it doesn't stay in the process table while we run.
+
+    While some of its threads are still ending there is none to be had, and perhaps nobody asks for
+    this process any more: then it is taken with that of the next one that is asked for.
+    """
+    _dead.add(pid)
+    _reap_dead()
+
+
+def _reap_dead() -> None:
+    for pid in list(_dead):
+        try:
+            found, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # another's child, or taken already
+            found = pid
+        if found == pid:
+            _dead.discard(pid)
