@@ -42,7 +42,7 @@ def steps(run: Run) -> None:
         run.check(f"P{OFFLINE}, only {FIRST} is back: who may lead", str([SECOND]), str(seen),
                   kept=seen == [SECOND])  # fmt: skip
     run.start_node(SECOND)
-    run.expect(f"{SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)}, 15.0)
+    run.expect(f"{SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)})
     whole_again(run, producer, "both are back, one after the other")
 
     run.fault("KILL", FIRST, SECOND)
@@ -58,7 +58,7 @@ def steps(run: Run) -> None:
         kept=len(stays) == 1 and set(stays) <= {FIRST, SECOND},
     )
     run.start_node(FIRST, SECOND)
-    run.expect("both are back, started together", {OFFLINE: want(next(iter(stays), None))}, 20.0)
+    run.expect("both are back, started together", {OFFLINE: want(next(iter(stays), None))})
     whole_again(run, producer, "both are back, started together")
 
 
