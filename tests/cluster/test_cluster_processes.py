@@ -105,14 +105,12 @@ def test_a_child_whose_threads_end_later_leaves_no_zombie(tmp_path: Path) -> Non
         lambda: processes.identify(pid) is None, timeout_s=BOUND_S, what="its first thread to end"
     )
     assert Path(f"/proc/{pid}").exists()
-    other = processes.identify(os.getpid())
     gate.open("w").close()
-
-    def gone() -> bool:
-        processes.state(os.getpid(), other)
-        return not Path(f"/proc/{pid}").exists()
-
-    processes.wait_until(gone, timeout_s=BOUND_S, what="nothing to be left of it")
+    processes.wait_until(
+        lambda: not Path(f"/proc/{pid}").exists(),
+        timeout_s=BOUND_S,
+        what="nothing to be left of it",
+    )
 
 
 @pytest.mark.process

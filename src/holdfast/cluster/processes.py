@@ -94,8 +94,6 @@ def identify(pid: int) -> str | None:
 
 def state(pid: int | None, process: str | None) -> State:
     """Say what has become of the process that was once identified as `process`."""
-    if _dead:
-        _reap_dead()
     if pid is None or process is None:
         return State.DEAD
     facts = _facts(pid)
@@ -171,6 +169,7 @@ def wait_until(
     """
     deadline = time.monotonic() + timeout_s
     while True:
+        _reap_dead()
         value = condition()
         if value:
             return value
@@ -243,7 +242,7 @@ def _reap(pid: int) -> None:
     """Take a dead child's status, so that it doesn't stay in the process table while we run.
 
     While some of its threads are still ending there is none to be had, and perhaps nobody asks for
-    this process any more: then it is taken with that of the next one that is asked for.
+    this process any more: then it is taken while something else is waited for.
     """
     _dead.add(pid)
     _reap_dead()
