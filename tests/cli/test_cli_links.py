@@ -99,7 +99,8 @@ def test_no_cluster_at_all(run: Run, tmp_path: Path, line: list[str]) -> None:
         (["up", "--zones", "a,b"], "--zones a,b are those of a network: add --network"),
         (["up", "--network", "--zones", "a,,b"], "names with commas between"),
         (["enter", "--zone", "a", "--node", "1", "ls"], "both say where"),
-        (["up", "--network", "--brokers", "3"], "holds a cluster already: --network, but it has"),
+        (["up", "--network", "--brokers", "3"], "`export XDG_STATE_HOME=/tmp/other` in each term"),
+        (["up", "--network", "--zones", "a"], "holds a cluster already: --network, but it was ma"),
     ],
 )
 def test_what_makes_no_sense(run: Run, tmp_path: Path, line: list[str], reason: str) -> None:

@@ -88,6 +88,32 @@ def test_a_child_that_has_ended_is_dead_and_leaves_no_zombie(tmp_path: Path) -> 
 
 
 @pytest.mark.process
+def test_a_child_whose_threads_end_later_leaves_no_zombie(tmp_path: Path) -> None:
+    """Goal: as above, for a killed JVM: it is dead when its first thread is, and its status can be
+    taken when the last one is. By then another process bears its node's name, and it is forgotten.
+
+    Method: the first thread ends; another one, which somebody lets go, does when that was seen.
+    """
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    text = (
+        f"import ctypes, threading\nthreading.Thread(target=open, args=({str(gate)!r},)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    pid = processes.spawn([sys.executable, "-c", text], log_file=tmp_path / "log")
+    processes.wait_until(
+        lambda: processes.identify(pid) is None, timeout_s=BOUND_S, what="its first thread to end"
+    )
+    assert Path(f"/proc/{pid}").exists()
+    gate.open("w").close()
+    processes.wait_until(
+        lambda: not Path(f"/proc/{pid}").exists(),
+        timeout_s=BOUND_S,
+        what="nothing to be left of it",
+    )
+
+
+@pytest.mark.process
 def test_it_has_a_session_of_its_own_and_its_output_is_kept(
     child: tuple[int, str], tmp_path: Path
 ) -> None:

@@ -1,8 +1,20 @@
-"""What scenarios about controllers reckon: latencies by window, the first change after a fault."""
+"""What scenarios about controllers reckon: latencies by window, the first change after a fault.
+
+And what they ask of whose brokers.
+"""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from holdfast.judge.history import Acknowledged, Event, Send
+from holdfast.lab.parameters import APACHE, EMBEDDED, Parameters
+from holdfast.lab.scenarios.controller_down import PATIENCE, leave
 from holdfast.lab.steps.controllers import (
     UNDERWAY_MS,
     Change,
@@ -77,3 +89,52 @@ def test_what_lies_between_windows() -> None:
     assert between([(10.0, 20.0), (15.0, 30.0)], 0.0, 50.0) == [(0.0, 10.0), (30.0, 50.0)]
     assert between([(0.0, 20.0)], 0.0, 50.0) == [(20.0, 50.0)]
     assert between([], 0.0, 50.0) == [(0.0, 50.0)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "took_s", "said", "kept"),
+    [
+        (EMBEDDED, 1.0, "leaves without the controller's word", [True, True]),
+        (EMBEDDED, 31.5, "leaves without the controller's word", [False, True]),
+        (EMBEDDED, 1.0, "ends", [True, False]),
+        (
+            APACHE,
+            302.0,
+            "Timed out waiting for the controller to approve controlled shutdown",
+            [True, True],
+        ),
+        (
+            APACHE,
+            340.0,
+            "Timed out waiting for the controller to approve controlled shutdown",
+            [False, True],
+        ),
+        (APACHE, 302.0, "leaves without the controller's word", [True, False]),
+    ],
+)
+def test_a_broker_that_leaves_without_a_controller_has_its_engines_time_and_words(
+    tmp_path: Path, engine: str, took_s: float, said: str, kept: list[bool]
+) -> None:
+    """Goal: Apache Kafka's five minutes break nothing, and would be too long for one of ours.
+
+    Method: a signal that took so long, and a log with many lines behind what it says.
+    """
+    log = tmp_path / "server.log"
+    log.write_text("\n".join(["[WARN] before", said, *["[WARN] and on"] * 40]))
+    seen = []
+    node = SimpleNamespace(log_file=str(log))
+    run: Any = SimpleNamespace(
+        parameters=Parameters(engine=engine),
+        cluster=SimpleNamespace(node=lambda _node: node),
+        fault=lambda *_: (time.monotonic() - took_s) * 1000,
+        check=lambda _name, _expected, _seen, kept: seen.append(kept),
+    )
+    leave(run)
+    assert seen == kept
+    assert run.parameters.leave_s > took_s or not kept[0]
+
+
+def test_signals_are_waited_for_as_long_as_the_scenario_with_the_most_patience() -> None:
+    """Goal: a run does not break off before a check can say that it took too long."""
+    assert set(PATIENCE) == {EMBEDDED, APACHE}
+    assert all(each.exit_s < Parameters(engine=e).leave_s for e, each in PATIENCE.items())

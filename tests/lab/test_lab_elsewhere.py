@@ -374,7 +374,7 @@ def test_a_pause_that_goes_wrong_ends_the_run_and_is_undone(
     theirs: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
     """Method: a command fails, does and fails, does and hangs, and ends well with nothing done."""
-    monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
+    monkeypatch.setattr(Parameters, "leave_s", 1.0)
     command = script.format(pid=theirs.node(0).pid)
     run = begun(theirs, tmp_path, timeout_s=4.0, pause=("sh", "-c", command))
     with run, pytest.raises(LabError, match=words):
@@ -424,7 +424,7 @@ def test_a_command_that_fails_breaks_no_promise(
     theirs: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     """Goal: not made, never broken. Method: a kill that fails, and one that does nothing."""
-    monkeypatch.setattr("holdfast.lab.run.LEAVE_S", 1.0)
+    monkeypatch.setattr(Parameters, "leave_s", 1.0)
     said: list[str] = []
     scenario = made_up(killed, frozenset({"KILL"}))
     outcome = proved(theirs, tmp_path, scenario, said.append, kill=("sh", "-c", script))

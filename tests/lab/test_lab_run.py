@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.clients.workload.verifiable_producer import make_parser
 from holdfast.cluster import nodes
 from holdfast.cluster.processes import State
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.parameters import LAG, LabError, Parameters
 from holdfast.lab.run import Run
+from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.mishaps import expect_running, failed
+from holdfast.lab.steps.usual import begin
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -70,3 +74,28 @@ def test_a_node_that_ends_by_itself_breaks_the_promise(tmp_path: Path) -> None:
             run.fault("KILL", controller)
         assert failed(run) == ["nodes that run in the end", f"{controller} runs"]
     run.journal.close()
+
+
+def test_an_outage_doubles_nothing_however_long_it_is(tmp_path: Path) -> None:
+    """Goal: no run blames the cluster for what its own client sends twice.
+
+    Method: a follower stands still in its session, so that nothing is acknowledged, for longer than
+    the client would wait by default. What is in flight then is of many ages, and in the log.
+    """
+    waits_s = make_parser().get_default("delivery_timeout_ms") / 1000
+    long = {key: str(int(waits_s) * 4000) for key in ("broker.session.timeout.ms", LAG)}
+    parameters = Parameters(brokers=2, replication_factor=2, min_isr=1, partitions=1, config=long)
+    with Run(parameters, tmp_path / "run", print) as run:
+        producer = begin(run, config="linger.ms=4000").producer
+        run.steady(producer, 5.0)
+        _, follower = run.replicas[0]
+        run.fault("STOP", follower)
+        run.steady_view(waits_s)
+        run.fault("CONT", follower)
+        run.expect_flow(producer, "it goes on", 30.0)
+        conclude(run)
+        assert failed(run) == []
+    run.journal.close()
+    judgement = evidence_of(history_files(run.history)).judgement
+    assert judgement.decided
+    assert not judgement.broken(parameters.promise.forbids)

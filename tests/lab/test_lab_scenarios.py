@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import NEVER, LabError, Parameters
 from holdfast.lab.scenario import IDLE, SCENARIOS, load_scenario
 
 
@@ -91,6 +91,24 @@ def test_idempotence_follows_acks_and_retries() -> None:
     assert not Parameters(retries=0).idempotent
     assert Anomaly.LOST not in Parameters(acks="1").promise.forbids
     assert Anomaly.LOST in Parameters().promise.forbids
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({}, [NEVER]),
+        ({"config": "linger.ms=5"}, [NEVER, "linger.ms=5"]),
+        ({"config": ["a=1", "b=2"]}, [NEVER, "a=1", "b=2"]),
+    ],
+)
+def test_a_producer_gives_up_only_where_that_is_asked_for(
+    config: dict[str, object], told: list[str]
+) -> None:
+    """Goal: what it would send twice after a time-out is not laid at the cluster's door."""
+    assert Parameters().producer_flags(config)["config"] == told
+    given_up = {"delivery_timeout_ms": 5000, **config}
+    assert Parameters().producer_flags(given_up).get("config") == config.get("config")
+    assert Parameters(acks="1").producer_flags(config)["retries"] == 0
 
 
 def test_profiles_and_config() -> None:

@@ -32,6 +32,7 @@ from holdfast.lab.steps import controllers
 from holdfast.lab.steps.controllers import expect_quorum_whole
 from holdfast.lab.steps.sides import (
     Sides,
+    all_acknowledged_ms,
     asked_of,
     expect_one_leader_an_epoch,
     expect_silent,
@@ -59,12 +60,19 @@ class Checks:
         return bool(condition())
 
 
-def client(folder: Path, outcomes: dict[int, str | None], took_ms: float = 1.0) -> Any:
+def client(
+    folder: Path,
+    outcomes: dict[int, str | None],
+    took_ms: float = 1.0,
+    process: str = "raw",
+    partition: int = 0,
+) -> Any:
     """Return a client that sent an event at each of these ms; None: nothing came of it yet."""
     events: list[Event] = []
     for at_ms, outcome in outcomes.items():
-        head: dict[str, Any] = {"wall_ms": 0, "process": "raw", "topic": "foo", "partition": 0}
-        name, told_ms = f"raw:{at_ms}", at_ms + took_ms
+        head: dict[str, Any] = {"wall_ms": 0, "process": process, "topic": "foo"}
+        head["partition"] = partition
+        name, told_ms = f"{process}:{at_ms}", at_ms + took_ms
         events.append(Send(**head, at_ms=at_ms, id=name, digest="d", size=1))
         if outcome == ACKED:
             events.append(Acknowledged(**head, at_ms=told_ms, id=name, offset=at_ms))
@@ -72,9 +80,9 @@ def client(folder: Path, outcomes: dict[int, str | None], took_ms: float = 1.0) 
             events.append(Unknown(**head, at_ms=told_ms, id=name, error="x", message=""))
         elif outcome is not None:
             events.append(Refused(**head, at_ms=told_ms, id=name, error=outcome, message=""))
-    path = folder / "raw.jsonl"
+    path = folder / f"{process}.jsonl"
     path.write_text("".join(map(encode_event, sorted(events, key=at_ms_of))))
-    return SimpleNamespace(name="raw", history=path, tail=HistoryTail(path))
+    return SimpleNamespace(name=process, history=path, tail=HistoryTail(path))
 
 
 def at_ms_of(event: Event) -> float:
@@ -104,6 +112,26 @@ def test_silence_is_of_what_was_asked(tmp_path: Path, outcome: str, kept: bool) 
     expect_silent(cast("Run", run), raw, "cut off", 10, 20)
     assert run.kept == [kept]
     assert sent_ms_of(raw.history, {"raw:12", "raw:20"}) == [12, 20]
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "at_ms"),
+    [
+        ({8: ACKED, 14: ACKED}, {11: DOUBT, 16: ACKED}, 17),  # what was sent before counts nothing
+        ({12: ACKED, 13: ACKED}, {11: ACKED}, 13),
+        ({12: ACKED}, {9: ACKED, 18: None, 21: ACKED}, None),
+        ({12: ACKED}, {19: ACKED}, None),  # told at the end, when links are whole again
+    ],
+)
+def test_others_go_on_when_each_partition_has_acknowledged_what_was_sent_since(
+    tmp_path: Path, of_a: dict[int, str | None], of_b: dict[int, str | None], at_ms: float | None
+) -> None:
+    """Goal: a client that still waits for the lost leader does not stand for the cluster."""
+    paths = [
+        client(tmp_path, outcomes, process=f"raw-{partition}", partition=partition).history
+        for partition, outcomes in enumerate((of_a, of_b))
+    ]
+    assert all_acknowledged_ms(paths, 10, 20, range(2)) == at_ms
 
 
 @pytest.mark.parametrize(

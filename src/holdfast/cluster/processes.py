@@ -46,6 +46,7 @@ _BY_LETTER: Mapping[str, State] = {
     **dict.fromkeys("ZXx", State.DEAD),
     **dict.fromkeys("Tt", State.STOPPED),
 }
+_dead: set[int] = set()  # children that have ended, and whose status is still to be taken
 
 
 def spawn(
@@ -168,6 +169,7 @@ def wait_until(
     """
     deadline = time.monotonic() + timeout_s
     while True:
+        _reap_dead()
         value = condition()
         if value:
             return value
@@ -237,6 +239,20 @@ def _read(path: str) -> str:
 
 
 def _reap(pid: int) -> None:
-    """Take a dead child's status, so that it doesn't stay in the process table while we run."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+    """Take a dead child's status, so that it doesn't stay in the process table while we run.
+
+    While some of its threads are still ending there is none to be had, and perhaps nobody asks for
+    this process any more: then it is taken while something else is waited for.
+    """
+    _dead.add(pid)
+    _reap_dead()
+
+
+def _reap_dead() -> None:
+    for pid in list(_dead):
+        try:
+            found, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # another's child, or taken already
+            found = pid
+        if found == pid:
+            _dead.discard(pid)

@@ -35,6 +35,11 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
 LAG, LAG_MS = "replica.lag.time.max.ms", 30_000  # and Kafka's own
 SHORT_LAG: Mapping[str, str] = {LAG: "4000"}  # so that a part ends in under a minute
 
+# With this librdkafka gives up no message. When one times out in flight it takes a new producer
+# epoch and sends the rest once more, which doubles them whatever the brokers do
+# (docs/design/networks.md). So a run's producer outlasts any outage, and ends when it is told to.
+NEVER = "message.timeout.ms=0"
+
 # Of groups, where a run has some: Kafka's shortest session, and a group that begins at once.
 # Kafka's own session is 45 s, and heartbeats of the consumer protocol are 5 s apart.
 GROUP_SESSION = "group.consumer.session.timeout.ms"
@@ -154,6 +159,14 @@ class Parameters:
         return 30.0 if self.engine == EMBEDDED else 180.0
 
     @property
+    def leave_s(self) -> float:
+        """How long a node may take to end by a signal.
+
+        At SIGTERM one of ours asks for a controller for 30 s, one of Apache Kafka for five minutes.
+        """
+        return 45.0 if self.engine == EMBEDDED else 345.0
+
+    @property
     def early_watermark(self) -> bool:
         """Whether an answer's high watermark may be older than its records.
 
@@ -165,6 +178,23 @@ class Parameters:
     def idempotent(self) -> bool:
         """An idempotent producer needs acks=all, and retries."""
         return self.acks == "all" and self.retries is None
+
+    def producer_flags(self, flags: Mapping[str, object]) -> dict[str, object]:
+        """Return what a verifiable producer is told: the run's settings, and `flags` over them.
+
+        It gives nothing up as long as it runs, unless `flags` name a time-out.
+        """
+        told: dict[str, object] = {
+            "acks": self.acks,
+            "rate": self.rate,
+            "keys": max(5, self.partitions),  # every partition gets some
+            **({} if self.idempotent else {"no_idempotence": True, "retries": 0}),
+            **flags,
+        }
+        if "delivery_timeout_ms" not in flags:
+            config = flags.get("config", [])
+            told["config"] = [NEVER, *(config if isinstance(config, list) else [config])]
+        return told
 
     @property
     def signals(self) -> tuple[str, ...]:

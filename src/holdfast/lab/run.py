@@ -52,7 +52,6 @@ RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
-LEAVE_S = 45.0  # for a signal to take effect: a controlled shutdown may take 30 s
 
 
 @contextmanager
@@ -304,15 +303,8 @@ class Run:
 
         Another `module` is one that sends records of its own. `place`: see `start_client`.
         """
-        parameters = self.parameters
-        values: dict[str, object] = {
-            "acks": parameters.acks,
-            "rate": parameters.rate,
-            "keys": max(5, parameters.partitions),  # every partition gets some
-        }
-        if not parameters.idempotent:
-            values |= {"no_idempotence": True, "retries": 0}
-        return self.start_client(name, module, values | flags, Worker, place)
+        told = self.parameters.producer_flags(flags)
+        return self.start_client(name, module, told, Worker, place)
 
     def start_raw(self, name: str = "raw", *, place: str | None = None, **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""
@@ -445,7 +437,7 @@ class Run:
         if action not in HURTS:
             return at_ms
         for node in nodes:
-            wait_signalled(self, node, action, LEAVE_S)
+            wait_signalled(self, node, action, self.parameters.leave_s)
             if action == "TERM":
                 self.record_fault("exit", node)
                 self.after_exit[node] = self.observer.look()

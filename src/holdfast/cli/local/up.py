@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -199,6 +200,7 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
     cluster = LocalCluster.open(directory)
     record = cluster.record
     contradiction = None
+    advice = "Leave the option out to resume it, or name another --data-dir."
     if wanted.brokers not in (None, len(record.brokers)):
         contradiction = f"--brokers {wanted.brokers}, but it has {len(record.brokers)}"
     elif wanted.controllers not in (None, len(record.controllers)):
@@ -206,7 +208,14 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
     elif wanted.combined and not record.is_combined:
         contradiction = "--combined, but its controllers are processes of their own"
     elif wanted.network and record.network is None:
-        contradiction = "--network, but it has none of its own"
+        contradiction = "--network, but it was made without, and gets none any more"
+        where = quote(str(directory))
+        advice = (
+            "Leave the option out to resume it. A new one stands elsewhere: name another "
+            "--data-dir in each command, or `export XDG_STATE_HOME=/tmp/other` in each terminal. "
+            f"Or remove this one with all its data: `holdfast down --data-dir {where}`, "
+            f"`rm -r {where}`."
+        )
     elif record.network and os.environ.get(NETWORK_VARIABLE, record.network) != record.network:
         how = os.environ[NETWORK_VARIABLE]
         contradiction = f"{NETWORK_VARIABLE}={how}, but its network was made with {record.network}"
@@ -217,8 +226,7 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
         contradiction = "--feature is for a new one; `holdfast features` changes its levels"
     refuse_if(
         contradiction,
-        f"{directory} holds a cluster already: {contradiction}. "
-        "Leave the option out to resume it, or name another --data-dir.",
+        f"{directory} holds a cluster already: {contradiction}. {advice}",
     )
     if any(cluster.state(node.id) is not State.DEAD for node in record.nodes):
         cluster.start()  # says that it runs already

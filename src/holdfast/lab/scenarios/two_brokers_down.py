@@ -34,32 +34,32 @@ def steps(run: Run) -> None:
     run.wait(f"{FIRST} to be live", lambda: FIRST in run.view.brokers, 20.0)
     run.steady(raw, 1.0)
     run.expect(
-        f"(a) only {FIRST} is back: it lacks events and must not lead",
+        f"only {FIRST} is back: it lacks events and must not lead",
         {OFFLINE: offline(run)},
     )
     if run.parameters.elr:
         seen = eligible(run)
-        run.check(f"P{OFFLINE}, (a) only {FIRST} is back: who may lead", str([SECOND]), str(seen),
+        run.check(f"P{OFFLINE}, only {FIRST} is back: who may lead", str([SECOND]), str(seen),
                   kept=seen == [SECOND])  # fmt: skip
     run.start_node(SECOND)
-    run.expect(f"(b) {SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)}, 15.0)
-    whole_again(run, producer, "(b) both are back")
+    run.expect(f"{SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)})
+    whole_again(run, producer, "both are back, one after the other")
 
     run.fault("KILL", FIRST, SECOND)
-    run.expect("(c) both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
+    run.expect("both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
                bound_s)  # fmt: skip
-    run.expect("(c) both killed at one instant", {OFFLINE: want(-1)}, bound_s)
+    run.expect("both killed at one instant", {OFFLINE: want(-1)}, bound_s)
     stays = eligible(run) if run.parameters.elr else run.view.partitions[OFFLINE].isr
     word = "is eligible" if run.parameters.elr else "stays in the ISR"
     run.check(
-        f"P{OFFLINE}, (c) who {word}",
+        f"P{OFFLINE}, both killed at one instant: who {word}",
         "its last member",
         "{" + ",".join(map(str, sorted(stays))) + "}",
         kept=len(stays) == 1 and set(stays) <= {FIRST, SECOND},
     )
     run.start_node(FIRST, SECOND)
-    run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
-    whole_again(run, producer, "(c) both are back")
+    run.expect("both are back, started together", {OFFLINE: want(next(iter(stays), None))})
+    whole_again(run, producer, "both are back, started together")
 
 
 def offline(run: Run) -> Want:
@@ -75,23 +75,23 @@ def eligible(run: Run) -> list[int]:
 
 
 def combined(run: Run) -> None:
-    """(d) The brokers are the controllers: with two of them the majority goes too."""
+    """The brokers are the controllers: with two of them the majority goes too."""
     producer, raw, _ = begin(run)
     run.fault("KILL", FIRST)
     bound_s = run.parameters.noticed_s + run.parameters.quorum_s
     wanted = {0: want(SECOND, {SECOND, LEFT}), 1: want(SECOND, {SECOND}), 2: want(LEFT, {LEFT})}
-    run.expect(f"(d) {FIRST} is down, two of three voters are left", wanted, bound_s)
+    run.expect(f"{FIRST} is down, two of three voters are left", wanted, bound_s)
     run.fault("KILL", SECOND)
-    expect_no_controller(run, f"(d) {FIRST} and {SECOND} are down")
+    expect_no_controller(run, f"{FIRST} and {SECOND} are down")
     run.steady_view(2 * run.parameters.session_s)
-    run.expect("(d) no election at all: metadata stay as they were", wanted)
-    expect_only_flows(run, raw, "(d) two of three voters are down", [2])
+    run.expect("no election at all: metadata stay as they were", wanted)
+    expect_only_flows(run, raw, "two of three voters are down", [2])
     run.start_node(SECOND)
-    back = f"(d) {SECOND} is back, and with it a majority"
+    back = f"{SECOND} is back, and with it a majority"
     run.expect(f"{back}: who alone was in sync leads", {OFFLINE: want(SECOND)}, bound_s)
     run.expect_flow(raw, back, 30.0)
     run.start_node(FIRST)
-    whole_again(run, producer, "(d) both are back")
+    whole_again(run, producer, "both are back")
 
 
 def whole_again(run: Run, producer: Worker, when: str) -> None:
@@ -100,7 +100,7 @@ def whole_again(run: Run, producer: Worker, when: str) -> None:
 
 
 def unclean_return(run: Run) -> None:
-    """(a) with unclean election: the one who lacks events leads, and they are lost, counted."""
+    """With unclean election: the one who lacks events leads, and they are lost, counted."""
     parameters = run.parameters
     run.make_topic()
     client = run.raw_client("producer", acks="all")
@@ -125,11 +125,11 @@ SCENARIO = Scenario(
     summary="Two of three brokers stop, and come back in different orders.",
     text=(
         "The partition that had both replicas there has no leader; the others go on with one. "
-        "(a) If only the first to go returns, it lacks events: the partition stays offline. "
-        "(b) The last in the ISR returns: online at once. (c) Both killed at one instant: the ISR "
-        "keeps its last member, and that one leads again; with eligible leader replicas it is the "
-        "one that is eligible. (d) Controllers inside the brokers: with two of three the quorum is "
-        "gone, and no election is held at all. The control turns unclean election on."
+        "If only the first to go returns, it lacks events: the partition stays offline. The last "
+        "in the ISR returns: online at once. Both killed at one instant: the ISR keeps its last "
+        "member, and that one leads again; with eligible leader replicas it is the one that is "
+        "eligible. Controllers inside the brokers: with two of three the quorum is gone, and no "
+        "election is held at all. The control turns unclean election on, and the first to go leads."
     ),
     defaults=Parameters(replication_factor=2, min_isr=1),
     parts=(
@@ -142,12 +142,12 @@ SCENARIO = Scenario(
         ),
         Part(
             name="combined",
-            title="Three voters inside the brokers: (d) the quorum goes with them",
+            title="Three voters inside the brokers: the quorum goes with them",
             steps=combined,
             change={"controllers": 3, "combined": True},
         ),
         Control(
-            title="Control: (a) with unclean election on",
+            title="Control: unclean election on, and only the first to go is back",
             steps=unclean_return,
             change={"unclean": True, "retries": 0},
         ),

@@ -83,7 +83,7 @@ def _hurt(
     counts: Counts,
 ) -> None:
     run.make_topic()
-    producer = run.start_producer(delivery_timeout_ms=120_000)
+    producer = run.start_producer()
     run.must_flow(producer)
     group = Group(run, protocol, protocol, batch=BATCH, work_ms=WORK_MS)
     chaos = Chaos(group, producer, chance, counts)

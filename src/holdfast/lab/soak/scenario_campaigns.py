@@ -89,7 +89,7 @@ def random_kills(directory: Path) -> dict[str, Any]:
 def _kill_at_random(run: Run, chance: random.Random, killed: Counter[str]) -> None:
     """Kill single nodes, sometimes one of each kind at one instant; count how many of which."""
     run.make_topic()
-    producer = run.start_producer(delivery_timeout_ms=120_000)
+    producer = run.start_producer()
     run.start_raw(timeout_ms=3000)
     run.start_reader()
     run.must_flow(producer)

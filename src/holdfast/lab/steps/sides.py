@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,12 +39,8 @@ from holdfast.lab.workload_processes import Worker
 ASK_S = 2.0
 OBSERVED = "observer.jsonl"  # what the run's observer writes
 # A client whose packets vanish learns of it when a request has taken too long: librdkafka's own
-# bounds are 30 and 60 s. Should a message time out before that, it takes a new producer epoch and
-# sends the others once more, whatever idempotence promises (docs/design/networks.md).
-PATIENT: Mapping[str, Any] = {
-    "delivery_timeout_ms": 120_000,
-    "config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"],
-}
+# bounds are 30 and 60 s, and until then it sends nothing to whoever leads now.
+PATIENT: Mapping[str, Any] = {"config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"]}
 ANSWER_MS = 2000  # a client without patience waits no longer, so that it goes on asking
 AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
 READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}
@@ -82,6 +78,27 @@ def acknowledged_of(
         elif isinstance(event, Acknowledged) and event.id in sent and event.offset is not None:
             found.add(Event(event.partition, event.offset, event.id))
     return found
+
+
+def all_acknowledged_ms(
+    histories: Sequence[Path], begin_ms: float, end_ms: float, partitions: Collection[int]
+) -> float | None:
+    """Return when each partition had acknowledged to one of these clients what it sent meanwhile.
+
+    Sent in [begin_ms, end_ms), and acknowledged before its end; None: a partition never did.
+    """
+    sent: set[str] = set()
+    waiting = set(partitions)
+    for event in events_of(histories):
+        if event.at_ms >= end_ms:
+            break
+        if isinstance(event, Send) and event.at_ms >= begin_ms:
+            sent.add(event.id)
+        elif isinstance(event, Acknowledged) and event.id in sent:
+            waiting.discard(event.partition)
+            if not waiting:
+                return event.at_ms
+    return None
 
 
 def expect_silent(

@@ -17,14 +17,9 @@ from holdfast.cluster import ClusterError
 from holdfast.cluster.network.addresses import OBSERVER
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
-from holdfast.lab.run import LEAVE_S, SETTLE_S, Run
+from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.storm import (
-    PATIENCE_MS,
-    SHOWN_MAX,
-    Timetable,
-    one_zone_cut,
-)
+from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, one_zone_cut
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import wait_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
@@ -127,7 +122,7 @@ class Replay:
         self._signal(node, "TERM" if fault.kind is Kind.STOP else "KILL")
         if fault.kind is Kind.STOP:
             return partial(self._start_again, node)
-        self._run.cluster.wait_signalled(node, "KILL", timeout_s=LEAVE_S)
+        self._run.cluster.wait_signalled(node, "KILL", timeout_s=self._run.parameters.leave_s)
         return partial(self._start, node)
 
     # -- nodes ---------------------------------------------------------------------------------
@@ -141,11 +136,11 @@ class Replay:
     def _start_again(self, node: int) -> None:
         """Start a node that was asked to end, when it has; one that does not is killed."""
         try:
-            self._run.cluster.wait_signalled(node, "TERM", timeout_s=LEAVE_S)
+            self._run.cluster.wait_signalled(node, "TERM", timeout_s=self._run.parameters.leave_s)
             self._run.record_fault("exit", node)
         except ClusterError:
             self._signal(node, "KILL")
-            self._run.cluster.wait_signalled(node, "KILL", timeout_s=LEAVE_S)
+            self._run.cluster.wait_signalled(node, "KILL", timeout_s=self._run.parameters.leave_s)
         self._start(node)
 
     def _start(self, node: int) -> None:
@@ -229,8 +224,7 @@ def steps(run: Run) -> None:
     rate = run.parameters.rate / run.parameters.partitions
     workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=rate, **clients)]
     if run.parameters.idempotent:
-        patient = {**PATIENT, "delivery_timeout_ms": PATIENCE_MS}
-        workers.append(run.start_producer(**clients, **patient))
+        workers.append(run.start_producer(**clients, **PATIENT))
     reader = run.start_readers(**clients, **READING)
     for worker in workers:
         run.must_flow(worker)

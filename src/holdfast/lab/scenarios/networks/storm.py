@@ -35,7 +35,6 @@ from holdfast.lab.steps.wants import whole
 
 SEED_MAX = 1_000_000
 LEVEL_S = 1.0  # for followers to have what leaders had
-PATIENCE_MS = 1_000_000  # of the reliable producer: it must not give up while the storm lasts
 SHOWN_MAX = 200
 
 
@@ -196,8 +195,7 @@ def steps(run: Run) -> None:
     run.make_topic()
     sides = Sides(run)
     everywhere = sides.of(*run.cluster.broker_ids)
-    patient = {**PATIENT, "delivery_timeout_ms": PATIENCE_MS}
-    producer = run.start_producer(**everywhere.flags, **patient)
+    producer = run.start_producer(**everywhere.flags, **PATIENT)
     reader = run.start_readers(**everywhere.flags, **READING)
     clients = [
         run.start_raw(f"raw-{node}", timeout_ms=ANSWER_MS, rate=20, **sides.of(node).flags)
