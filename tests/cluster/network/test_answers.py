@@ -1,4 +1,4 @@
-"""Goal: the answers that are swallowed are those to one API, however the bytes are cut.
+"""Goal: from an answer to one API on a connection is silent, however its bytes are cut.
 
 Method: frames of requests and answers, given in pieces of every size.
 """
@@ -41,7 +41,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
     st.integers(1, 40),
     st.integers(1, 5),
 )
-def test_exactly_these_are_swallowed(
+def test_what_is_swallowed_leaves_the_connection_silent(
     asked: list[tuple[int, bytes]], there: int, back: int, count: int
 ) -> None:
     connection, swallowing = Connection(), Swallowing(Answers(api=FETCH, count=count))
@@ -55,7 +55,7 @@ def test_exactly_these_are_swallowed(
         got += kept
         assert not ends
     fetches = [number for number, (api, _) in enumerate(asked) if api == FETCH][:count]
-    assert got == b"".join(each for at, each in enumerate(answers) if at not in fetches)
+    assert got == b"".join(answers[: fetches[0]] if fetches else answers)
     assert swallowing.swallowed == len(fetches)
 
 
@@ -68,16 +68,28 @@ def test_close_ends_the_connection_at_the_first() -> None:
     another = Connection()
     another.asked(request(PRODUCE, 1))
     assert another.answered(answer(1), swallowing) == (b"", True)
-    another.asked(request(PRODUCE, 2))
-    assert another.answered(answer(2), swallowing) == (answer(2), False), "two of two are gone"
+    third = Connection()
+    third.asked(request(PRODUCE, 1))
+    assert third.answered(answer(1), swallowing) == (answer(1), False), "two of two are gone"
 
 
 def test_a_client_that_repeats_its_ids() -> None:
     """Answers come in the requests' order. Seen to fail: the last one's API was taken for all."""
     connection, swallowing = Connection(), Swallowing(Answers(api=PRODUCE, count=9))
-    connection.asked(request(PRODUCE, 0) + request(FETCH, 0) + request(PRODUCE, 0))
+    connection.asked(request(FETCH, 0) + request(PRODUCE, 0) + request(FETCH, 0))
     got = [connection.answered(answer(0, bytes([number])), swallowing)[0] for number in range(3)]
-    assert got == [b"", answer(0, b"\1"), b""]
+    assert got == [answer(0, b"\0"), b"", b""]
+    assert swallowing.swallowed == 1
+
+
+def test_each_connection_has_its_own_silence() -> None:
+    swallowing = Swallowing(Answers(api=PRODUCE, count=2))
+    for number in range(3):
+        connection = Connection()
+        connection.asked(request(PRODUCE, 1) + request(FETCH, 2))
+        got = b"".join(connection.answered(answer(each), swallowing)[0] for each in (1, 2))
+        assert got == (b"" if number < 2 else answer(1) + answer(2))
+    assert swallowing.swallowed == 2
 
 
 def test_requests_without_answers_are_forgotten_in_the_end() -> None:

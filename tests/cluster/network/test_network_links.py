@@ -122,6 +122,9 @@ def test_swallowed_answers(two: Two, links: Links) -> None:
     two.connect()
     with pytest.raises(RefusedError, match="ETIMEDOUT"):
         two.ask(PRODUCE, 1)
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        two.ask(METADATA, 2)  # nothing comes behind what is lacking
+    two.connect()
     assert two.ask(METADATA, 2).endswith("xy")
     assert two.ask(PRODUCE, 3).endswith("xy"), "one was to be swallowed"
     (link,) = (each for each in links.status()["links"] if each["answers"])

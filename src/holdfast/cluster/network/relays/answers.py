@@ -80,7 +80,7 @@ class Connection:
         # APIs of requests that have no answer yet, by correlation id, which a client may repeat.
         self._apis: dict[int, deque[int]] = {}
         self._unanswered = 0
-        self._swallows = False  # the frame that is passing
+        self._is_silent = False  # an answer is lacking: without it none behind it can come
 
     def asked(self, data: bytes) -> None:
         """Note what a client sends. NotFramesError: it isn't the protocol."""
@@ -93,18 +93,21 @@ class Connection:
                     self._pop(next(iter(self._apis)))
 
     def answered(self, data: bytes, swallowing: Swallowing | None) -> tuple[bytes, bool]:
-        """Return what of a node's bytes goes on, and whether the connection ends behind it."""
+        """Return what of a node's bytes goes on, and whether the connection ends behind it.
+
+        Behind an answer that is swallowed nothing goes on: no network lets later bytes of a
+        connection through without the earlier ones. What of that is of the API counts as swallowed.
+        """
         kept: list[bytes] = []
         for fields, piece in self._answers.cut(data):
             if fields is not None:
-                self._swallows = False
                 api = self._pop(fields[1])
                 if swallowing is not None and _is_swallowed(swallowing, api):
-                    self._swallows = True
+                    self._is_silent = True
                     swallowing.swallowed += 1
                     if swallowing.what.close:
                         return b"".join(kept), True
-            if not self._swallows:
+            if not self._is_silent:
                 kept.append(piece)
         return b"".join(kept), False
 
