@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -27,13 +28,15 @@ _LAB: Final = "holdfast/lab/"
 _BY_NEED: Final = tuple(f"{_LAB}{folder}/" for folder in ("scenarios", "soak", "steps"))
 _CAMPAIGNS: Final = f"{_LAB}soak/scenario_campaigns.py"
 
-# What `write` loads for one kind of table alone, by the target's scheme.
+# What `write` loads for some kinds of tables alone, by the target's scheme.
+_SQL: Final = ("catalogs.py", "merging.py", "sql_store.py")
 _STORES: Final = {
-    "postgresql": ("postgresql_copy.py", "postgresql_store.py"),
+    "sqlite": _SQL,
+    "postgresql": (*_SQL, "postgresql_copy.py", "postgresql_store.py"),
     "parquet": ("parquet/store.py",),
     "delta": ("delta_store.py", "delta_table.py"),
     "iceberg": ("iceberg/",),
-    "redis": ("key_value/",),
+    "redis": ("key_value/", "merging.py"),
 }
 
 
@@ -56,12 +59,9 @@ def _of_scenarios(name: str) -> tuple[str, ...]:
 
 def by_sink(scheme: str) -> tuple[str, ...]:
     """Return the files that a table of this kind takes: all but what is other kinds' alone."""
-    assert scheme in _STORES or scheme == "sqlite", scheme
     others = tuple(
         f"holdfast/pipelines/sinks/{place}"
-        for kind, places in _STORES.items()
-        for place in places
-        if kind != scheme
+        for place in {*chain.from_iterable(_STORES.values())} - {*_STORES[scheme]}
     )
     return tuple(file for file in _files(SINK_KILLS) if not file.startswith(others))
 

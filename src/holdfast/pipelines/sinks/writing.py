@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.pipelines.intake.option_values import nearest
-from holdfast.pipelines.sinks.sql_store import SqliteStore
 from holdfast.pipelines.sinks.store import Store
 from holdfast.pipelines.sinks.table_sink import TableSink
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
@@ -169,6 +168,8 @@ def _scheme(url: str) -> str:
 def _store(url: str, query: str, target: Target) -> Store:
     scheme = _scheme(url)
     if scheme == "sqlite":
+        from holdfast.pipelines.sinks.sql_store import SqliteStore  # noqa: PLC0415 - as all others
+
         return SqliteStore(url, query, target)
     if scheme == "postgresql":
         # psycopg is an extra: who writes to SQLite has none.
