@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from holdfast.judge.history import Unknown
@@ -12,16 +11,12 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.sides import PATIENT, Side, Sides
-from holdfast.lab.steps.usual import ONE_IN_FLIGHT, must_acknowledge
+from holdfast.lab.steps.usual import must_acknowledge
 from holdfast.lab.workload_processes import Worker
 
 PARTITION = 0
 API = "Produce"
 IMPATIENT_MS = 2000
-# An answer that is swallowed leaves those behind it, which a TCP that loses bytes would not. With
-# several requests in flight a client would hear of later ones, send on, and send the first again
-# when a broker has forgotten it: brokers know an idempotent producer's last five batches.
-RESENDING: Mapping[str, Any] = {"config": [*PATIENT["config"], *ONE_IN_FLIGHT["config"]]}
 OUTAGE_S = 2.0  # in which requests vanish; TCP sends them again by itself
 WAYS = {"the connection stays, silent": False, "the connection is closed": True}
 
@@ -74,7 +69,7 @@ def begin(run: Run, **flags: Any) -> tuple[Sides, Side, Worker]:
     sides = Sides(run)
     leader = run.replicas[PARTITION][0]
     side = sides.of(leader)
-    producer = run.start_producer(**side.flags, **RESENDING, **flags)
+    producer = run.start_producer(**side.flags, **PATIENT, **flags)
     run.start_readers()
     run.must_flow(producer)
     must_acknowledge(run, run.raw_client("before", acks="all"), PARTITION, run.parameters.count)
