@@ -98,7 +98,7 @@ NETWORK: tuple[Mutation, ...] = (
         f"{ROOM}/relays/answers.py",
         "swallowing.swallowed < swallowing.what.count",
         "swallowing.swallowed <= swallowing.what.count",
-        tests=(f"{TEST_ANSWERS}::test_exactly_these_are_swallowed",),
+        tests=(f"{TEST_ANSWERS}::test_what_is_swallowed_leaves_the_connection_silent",),
     ),
     one(
         "who has said all still hears, whatever the garbage collector does",

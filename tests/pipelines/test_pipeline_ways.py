@@ -297,12 +297,12 @@ def test_damage_is_told_with_its_place(log: CannedLog) -> None:
     with pytest.raises(ReadError, match=r"offset 3: record number 3: .*another number of records"):
         table(read_range(CANNED, 0, 6, how), how)
     assert len(table(read_range(CANNED, 0, 3, how), how)) == 3, "what lies before is sound"
-    bomb = build_batch([Record(b"k", bytes(17 << 20), 5)], base_offset=3, codec=Codec.GZIP)
+    bomb = build_batch([Record(b"k", bytes(65 << 20), 5)], base_offset=3, codec=Codec.GZIP)
     log.entries[1] = Entry(3, 3, bytes(bomb))
     small = access(log, fetch_bytes=1 << 20)
-    with pytest.raises(ReadError, match=r"offset 3: .*more than 16777216 bytes.*maxBytesPerFetch"):
+    with pytest.raises(ReadError, match=r"offset 3: .*more than 67108864 bytes.*maxBytesPerFetch"):
         table(read_range(CANNED, 0, 4, small), small)
-    large = access(log, fetch_bytes=16 << 20)
+    large = access(log, fetch_bytes=17 << 20)
     assert len(table(read_range(CANNED, 0, 4, large), large)) == 4
 
 

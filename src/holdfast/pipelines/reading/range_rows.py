@@ -39,6 +39,7 @@ from holdfast.wire.walker.record_columns import (
 
 ROWS_MAX: Final = 20_000
 COLUMN_BYTES_MAX: Final = 8 * 1024 * 1024
+INFLATED_OF_BYTES: Final = 16 * 1024 * 1024  # a batch that is fetched alone may be as large
 RUN_BYTES_MIN: Final = 128 * 1024  # decoded while they are in the caches, of their checksums
 _CREATED: Final = 0  # the numbers of Kafka's TimestampType, which the JVM connector shows
 _APPENDED: Final = 1
@@ -70,7 +71,7 @@ class RangeRows:
         self.position = start
         self.end = end
         self._access = access
-        self._inflated_max = inflated_bytes_max(access.fetch_bytes)
+        self._inflated_max = inflated_bytes_max(max(access.fetch_bytes, INFLATED_OF_BYTES))
         self._stamped = _CREATED
         rows_max = min(ROWS_MAX, max(end - start, 1))
         self._columns = Columns(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,10 +32,13 @@ from holdfast.pipelines.sinks.delta_table import (
     Columns,
     Latest,
     afterwards,
+    entries,
     fit,
+    has_checkpoint,
     made,
     refuse_misfit,
     sync_log,
+    tidy,
 )
 from holdfast.pipelines.sinks.target import Target, TargetError
 from holdfast.pipelines.sinks.turns import AREA, NOTHING, VERSION, TurnStore, for_people
@@ -63,6 +66,7 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
         self._columns: Columns | None = None
         self._latest = Latest(self._root)
         self._seen: tuple[DeltaTable, int, int] | None = None  # of a table at a version, our turn
+        self._synced: int | None = None  # entries of the log before this one are on disk
         if "%" in str(self._root):
             raise TargetError(
                 f"target: {self._root}: deltalake takes the % of a folder's name for an escape, "
@@ -70,7 +74,7 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = {"_columns": None, "_latest": Latest(self._root), "_seen": None}
+        fresh = {"_columns": None, "_latest": Latest(self._root), "_seen": None, "_synced": None}
         return {**super().__getstate__(), **fresh}
 
     @property
@@ -212,11 +216,26 @@ class DeltaStore(TurnStore[DeltaTable, AddAction]):
             )
         except self.errors as error:
             failure: Exception | None = error
+            self._latest = Latest(self._root)  # what was read may be what is wrong
         else:
             failure = None
         with suppress(FileNotFoundError):
-            sync_log(self._root, version)
+            sync_log(self._root, version, self._others(version))
+            self._synced = version + 1
+            if failure is None and has_checkpoint(table, version):
+                self._tidy()
         return failure
+
+    def _others(self, version: int) -> Iterable[int]:
+        """Return the versions before this one that may not be on disk: others', since our last."""
+        if self._synced is None or self._synced > version:  # of a table that was restored
+            return [number for number in entries(self._root) if number < version]
+        return range(self._synced, version)
+
+    def _tidy(self) -> None:
+        """Remove old entries of the log. What fails there is tried again behind the next one."""
+        with suppress(*self.errors):
+            tidy(self._root)
 
     def _is_conflict(self, failure: Exception | None) -> bool:
         return isinstance(failure, CommitFailedError)

@@ -10,6 +10,7 @@ deltalake 1.6 syncs nothing, so what it commits is synced here.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOG: Final = "_delta_log"
+_TIDIES: Final = "delta.enableExpiredLogCleanup"
 
 ONCE: Final = CommitProperties(max_commit_retries=0)
 """At the version after the one that was read, or not at all."""
@@ -143,25 +145,42 @@ def _entry(folder: Path, version: int) -> Path:
 def afterwards(table: DeltaTable) -> PostCommitHookProperties:
     """Return what deltalake does after the next commit: with most of them nothing.
 
-    It would look at the whole log for what is to be removed, each time. When a checkpoint is due it
-    makes one, and removes what is old by the table's own settings.
+    It would look at the whole log for what is to be removed, each time, and remove it before the
+    checkpoint that takes its place is on disk: `tidy` does that.
     """
-    if _has_checkpoint(table, table.version() + 1):
-        return PostCommitHookProperties()
-    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    is_due = has_checkpoint(table, table.version() + 1)
+    return PostCommitHookProperties(create_checkpoint=is_due, cleanup_expired_logs=False)
 
 
-def _has_checkpoint(table: DeltaTable, version: int) -> bool:
+def tidy(folder: Path) -> None:
+    """Remove old entries of the log, by the table's own settings; for behind a checkpoint."""
+    table = loaded(folder)
+    if table.metadata().configuration.get(_TIDIES, "true").lower() != "false":
+        table.cleanup_metadata()
+
+
+def has_checkpoint(table: DeltaTable, version: int) -> bool:
+    """Return whether one is due with this version."""
     interval = table.metadata().configuration.get("delta.checkpointInterval", "")
     every = int(interval) if interval.isdecimal() else CHECKPOINT_INTERVAL
     return (version + 1) % max(every, 1) == 0
 
 
-def sync_log(folder: Path, version: int) -> None:
+def entries(folder: Path) -> list[int]:
+    """Return the versions whose entries the log has."""
+    names = (path.stem for path in (folder / LOG).glob("*.json"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def sync_log(folder: Path, version: int, before: Iterable[int] = ()) -> None:
     """Have a commit on disk: with less a power cut could take back what counts as written.
 
-    A checkpoint, too: readers that find it torn find no table.
+    A checkpoint, too, and those that came `before`, which others have written and perhaps not
+    synced: readers that find one torn find no table.
     """
+    for number in before:
+        with suppress(FileNotFoundError):  # a checkpoint has taken its place
+            sync(_entry(folder, number))
     sync(_entry(folder, version))
     for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
         with suppress(FileNotFoundError):  # without a checkpoint

@@ -30,6 +30,8 @@ from holdfast.pipelines.sinks.target import Target, TargetError
 SCHEMA: Final = "rows long, refused string, key binary"
 _RESULT: Final = pa.schema([("rows", pa.int64()), ("refused", pa.string()), ("key", pa.binary())])
 YEAR_MAX: Final = 9999
+DAYS: Final = -719_162, 2_932_896  # the first and the last one of these years, since 1970
+MICROSECONDS: Final = -62_135_596_800_000_000, 253_402_300_799_999_999
 CALLS_MAX: Final = 500
 BYTES_MAX: Final = 4 << 20
 """Of scripts that are sent together. The server syncs its log once for what it reads at once."""
@@ -116,14 +118,17 @@ def _refuse_other_years(name: str, column: pa.Array) -> None:
     """TargetError: a date or a time has a year with more than four digits, or before the first."""
     if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
         return
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        column = column.cast(pa.timestamp("us", "UTC"))  # in which it is told
-    years = pc.min_max(pc.year(column)).as_py()
-    if years["min"] is not None and not (years["min"] >= 1 and years["max"] <= YEAR_MAX):
+    # By their numbers: of a year Arrow tells 16 bits.
+    if pa.types.is_date(column.type):
+        numbers, first, last = column.cast(pa.date32()).cast(pa.int32()), *DAYS
+    else:
+        numbers, first, last = column.cast(pa.timestamp("us")).cast(pa.int64()), *MICROSECONDS
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not (found["min"] >= first and found["max"] <= last):
         raise TargetError(
-            f"column {name!r}: it has the year {years['min']} or {years['max']}, and Redis has "
-            f"texts of the years 1 to {YEAR_MAX}: leave such rows out of the query, or make a "
-            "number of the column (unix_date, unix_micros)"
+            f"column {name!r}: it has a year before 1 or after {YEAR_MAX}, of which Redis has no "
+            "texts: leave such rows out of the query, or make a number of the column (unix_date, "
+            "unix_micros)"
         )
 
 

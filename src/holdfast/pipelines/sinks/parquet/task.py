@@ -64,12 +64,14 @@ def _with_limits(schema: pa.Schema) -> list[str]:
 
     Of floating numbers Arrow tells those that are numbers. A reader to whom NaN is above them, as
     to Spark, would pass over the NaN that it looks for; so would Arrow, for what is not 1.0. What
-    has parts may have such ones.
+    has parts may have such ones; and a name with a dot is a part's, too, to Arrow.
     """
     return [
         field.name
         for field in schema
-        if not pa.types.is_nested(field.type) and not pa.types.is_floating(field.type)
+        if not pa.types.is_nested(field.type)
+        and not pa.types.is_floating(field.type)
+        and "." not in field.name
     ]
 
 
