@@ -11,44 +11,28 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import types as spark
 from sqlalchemy.engine import Engine
+from tests.pipelines.sql_tables import (
+    COLUMNS,
+    DELETES,
+    SCHEMA,
+    UPSERT,
+    Row,
+    is_sqlite,
+    kept,
+    run,
+    table,
+    write,
+)
 
-from holdfast.pipelines.due import Rows, Work
-from holdfast.pipelines.fence import open_engine
-from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
-from holdfast.pipelines.sinks.spool import Spool
+from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
-from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = spark.StructType(
-    [
-        spark.StructField("id", spark.StringType()),
-        spark.StructField("version", spark.StringType()),
-        spark.StructField("number", spark.LongType()),
-        spark.StructField("gone", spark.BooleanType()),
-    ]
-)
-ARROW = pa.schema(
-    [("id", pa.string()), ("version", pa.string()), ("number", pa.int64()), ("gone", pa.bool_())]
-)
-UPSERT: dict[str, Any] = {"mode": Mode.UPSERT, "keys": ("id",), "version": "version"}
-DELETES = {**UPSERT, "deleted": "gone"}
-COLUMNS = "version TEXT, number BIGINT, gone BOOLEAN"
 Opened = Callable[..., SqlStore]
-
-
-@pytest.fixture
-def engine(database: str) -> Iterator[Engine]:
-    engine = open_engine(database)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -64,53 +48,6 @@ def opened(database: str) -> Iterator[Opened]:
     yield another
     for store in stores:
         store.close()
-
-
-def run(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-
-
-def kept(engine: Engine, what: str = "id, number") -> list[tuple[Any, ...]]:
-    with engine.begin() as connection:
-        return [tuple(row) for row in connection.exec_driver_sql(f"SELECT {what} FROM kept")]
-
-
-def is_sqlite(engine: Engine) -> bool:
-    return engine.dialect.name == "sqlite"
-
-
-Row = tuple[str, str | None, int | None, bool]
-
-
-def write(store: SqlStore, number: int, *rows: Row) -> None:
-    """Stage and commit a batch of a query that has no order but its version."""
-    batch = Batch(number=number, checkpoint="c", plan=f"plan {number}", stateful=True, ranges=())
-    named = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
-    store.commit(batch, Work(rows=Rows.ALL), staged(store, batch, named))
-
-
-def staged(store: SqlStore, batch: Batch, rows: list[dict[str, Any]]) -> Staged:
-    if isinstance(store, PostgresqlStore):
-        done = list(store.task(batch)(iter([pa.RecordBatch.from_pylist(rows, ARROW)])))
-        numbers = tuple(each for result in done for each in result["attempt"].to_pylist())
-        return Copied(numbers, len(rows))
-    return Spool([_Row(row) for row in rows])
-
-
-class _Row:
-    """A row as Spark gives it to the driver."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
-
-    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's own name
-        return self._values
-
-
-def table(key: str, columns: str = COLUMNS) -> str:
-    return f"CREATE TABLE kept (id {key}, {columns})"
 
 
 BLIND = "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"

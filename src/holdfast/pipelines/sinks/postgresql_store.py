@@ -17,6 +17,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.catalogs import Catalog
 from holdfast.pipelines.sinks.merging import DELETED, PLACE
 from holdfast.pipelines.sinks.postgresql_copy import ATTEMPT_SETTING, SCHEMA, CopyTask
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqlStore
@@ -34,6 +35,9 @@ STAGING: Final = "holdfast_staging_"
 NAME_BYTES_MAX: Final = 63  # unless the server was built otherwise
 EMPTIED_ANEW_BYTES: Final = 1 << 20
 """From here on a staging table is given a new file. Below, to delete its rows is cheaper."""
+
+# Before a table's number, in the key of its lock: an application may have such locks, too.
+_TURNS: Final = int.from_bytes(b"hold") << 32
 
 metadata = sql.MetaData()
 attempts = sql.Table(
@@ -106,6 +110,11 @@ class PostgresqlStore(SqlStore):
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
         return Copied(tuple(row.attempt for row in done), sum(row.rows for row in done))
+
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """Wait for a lock that has no table: VACUUM would wait for a table's, and give up."""
+        turn = sql.func.pg_advisory_xact_lock(_TURNS | catalog.identity)
+        connection.execute(sql.select(turn))
 
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         assert isinstance(staged, Copied)

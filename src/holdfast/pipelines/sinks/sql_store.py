@@ -198,6 +198,14 @@ class SqlStore(ABC):
         """Compute all rows and put them where `take_in` finds them."""
 
     @abstractmethod
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """Let no other query upsert into the table from here to the end of the transaction.
+
+        What one has deleted is seen by another one when it is committed: an older row that came
+        in between would be there again.
+        """
+
+    @abstractmethod
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         """Have the staged rows merged, and nothing of them left in the staging table."""
 
@@ -210,6 +218,8 @@ class SqlStore(ABC):
             if staged is not None and staged.count:
                 check_order(self._target, self._ordering, stateful=batch.stateful)
                 catalog = self._look_again(connection)
+                if self._target.mode is Mode.UPSERT:
+                    self.wait_for_turn(connection, catalog)
                 merge_from = MergeFrom(
                     self._target,
                     self._columns,
@@ -328,6 +338,9 @@ class SqliteStore(SqlStore):
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         del batch  # its rows are nowhere but in this process
         return spooled(frame)
+
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """A file has one writer at a time."""
 
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         assert isinstance(staged, Spool)
