@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Rows, Work
 from holdfast.pipelines.planned import Batch
@@ -77,3 +79,21 @@ class _Row:
 
 def table(key: str, columns: str = COLUMNS) -> str:
     return f"CREATE TABLE kept (id {key}, {columns})"
+
+
+def watching(engine: Engine) -> Connection:
+    """Return a connection that sees what sessions do now: a transaction sees it as it was."""
+    return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+
+def waits(connection: Connection, sessions: int, *others: Future[None]) -> None:
+    """Wait until so many sessions of this database wait for a lock, or others are done."""
+    asked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    deadline = time.monotonic() + 30
+    while connection.exec_driver_sql(asked).scalar() != sessions:
+        if any(other.done() for other in others):
+            return
+        assert time.monotonic() < deadline, "nobody waits"

@@ -7,15 +7,24 @@ committed yet; the batch is let go on when the server says that it waits.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection, Engine
-from tests.pipelines.sql_tables import DELETES, SCHEMA, UPSERT, kept, run, table, write
+from sqlalchemy.engine import Engine
+from tests.pipelines.sql_tables import (
+    DELETES,
+    SCHEMA,
+    UPSERT,
+    kept,
+    run,
+    table,
+    waits,
+    watching,
+    write,
+)
 
 from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.target import Mode, Target
@@ -54,24 +63,6 @@ def named(database: str) -> Iterator[Opened]:
     yield another
     for store in stores:
         store.close()
-
-
-def watching(engine: Engine) -> Connection:
-    """Return a connection that sees what sessions do now: a transaction sees it as it was."""
-    return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-
-
-def waits(connection: Connection, sessions: int, *others: Future[None]) -> None:
-    """Wait until so many sessions of this database wait for a lock, or others are done."""
-    asked = (
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND datname = current_database()"
-    )
-    deadline = time.monotonic() + 30
-    while connection.exec_driver_sql(asked).scalar() != sessions:
-        if any(other.done() for other in others):
-            return
-        assert time.monotonic() < deadline, "nobody waits"
 
 
 def beside(engine: Engine, statement: str, store: PostgresqlStore, *row: Any) -> None:
