@@ -26,6 +26,7 @@ from holdfast.wire.uuids import uuid_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from redis import Redis
+    from sqlalchemy.engine import Engine
     from tests.pipelines.bench import Bench
 
     from holdfast.lab.soak.redis_server import RedisServer
@@ -262,3 +263,13 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
     engine.dispose()
     return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[Engine]:
+    """Return the engine of a database, as sinks have it."""
+    from holdfast.pipelines.fence import open_engine  # noqa: PLC0415 - only who asks pays
+
+    engine = open_engine(database)
+    yield engine
+    engine.dispose()

@@ -8,47 +8,33 @@ the stores, as a query commits them.
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import types as spark
 from sqlalchemy.engine import Engine
+from tests.pipelines.sql_tables import (
+    COLUMNS,
+    DELETES,
+    SCHEMA,
+    UPSERT,
+    Row,
+    is_sqlite,
+    kept,
+    run,
+    table,
+    write,
+)
 
-from holdfast.pipelines.due import Rows, Work
-from holdfast.pipelines.fence import open_engine
-from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
-from holdfast.pipelines.sinks.spool import Spool
+from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
-from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = spark.StructType(
-    [
-        spark.StructField("id", spark.StringType()),
-        spark.StructField("version", spark.StringType()),
-        spark.StructField("number", spark.LongType()),
-        spark.StructField("gone", spark.BooleanType()),
-    ]
-)
-ARROW = pa.schema(
-    [("id", pa.string()), ("version", pa.string()), ("number", pa.int64()), ("gone", pa.bool_())]
-)
-UPSERT: dict[str, Any] = {"mode": Mode.UPSERT, "keys": ("id",), "version": "version"}
-DELETES = {**UPSERT, "deleted": "gone"}
-COLUMNS = "version TEXT, number BIGINT, gone BOOLEAN"
 Opened = Callable[..., SqlStore]
-
-
-@pytest.fixture
-def engine(database: str) -> Iterator[Engine]:
-    engine = open_engine(database)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -64,53 +50,6 @@ def opened(database: str) -> Iterator[Opened]:
     yield another
     for store in stores:
         store.close()
-
-
-def run(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-
-
-def kept(engine: Engine, what: str = "id, number") -> list[tuple[Any, ...]]:
-    with engine.begin() as connection:
-        return [tuple(row) for row in connection.exec_driver_sql(f"SELECT {what} FROM kept")]
-
-
-def is_sqlite(engine: Engine) -> bool:
-    return engine.dialect.name == "sqlite"
-
-
-Row = tuple[str, str | None, int | None, bool]
-
-
-def write(store: SqlStore, number: int, *rows: Row) -> None:
-    """Stage and commit a batch of a query that has no order but its version."""
-    batch = Batch(number=number, checkpoint="c", plan=f"plan {number}", stateful=True, ranges=())
-    named = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
-    store.commit(batch, Work(rows=Rows.ALL), staged(store, batch, named))
-
-
-def staged(store: SqlStore, batch: Batch, rows: list[dict[str, Any]]) -> Staged:
-    if isinstance(store, PostgresqlStore):
-        done = list(store.task(batch)(iter([pa.RecordBatch.from_pylist(rows, ARROW)])))
-        numbers = tuple(each for result in done for each in result["attempt"].to_pylist())
-        return Copied(numbers, len(rows))
-    return Spool([_Row(row) for row in rows])
-
-
-class _Row:
-    """A row as Spark gives it to the driver."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
-
-    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's own name
-        return self._values
-
-
-def table(key: str, columns: str = COLUMNS) -> str:
-    return f"CREATE TABLE kept (id {key}, {columns})"
 
 
 BLIND = "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
@@ -129,6 +68,14 @@ ODD = {
         ([BLIND, table("TEXT"), f"{OWN} (id COLLATE blind)"], "own has the collation blind"),
         ([table("TEXT"), f"{OWN} (id) WHERE number > 0"], "own is partial"),
         ([table("TEXT UNIQUE DEFERRABLE")], "is deferrable"),
+        (
+            [table("TEXT PRIMARY KEY"), "ALTER TABLE kept ADD CONSTRAINT u UNIQUE (id) DEFERRABLE"],
+            "its unique index u is deferrable",
+        ),
+        (
+            [table("TEXT PRIMARY KEY"), "CREATE RULE r AS ON INSERT TO kept DO ALSO NOTHING"],
+            r"rules for INSERT or UPDATE \(r\)",
+        ),
         ([table("TEXT PRIMARY KEY").replace("TABLE", "UNLOGGED TABLE")], "for good: an unlogged"),
         ([table("TEXT PRIMARY KEY") + " PARTITION BY HASH (id)", HALF], "in its partition half"),
         ([table("CHAR(3) PRIMARY KEY")], "fill texts up with spaces"),
@@ -368,30 +315,21 @@ def test_rows_that_are_left_out_of_an_append_are_told(engine: Engine, opened: Op
         write(store, 0, ("a", "1", 1, False), ("b", "1", 2, False))
 
 
-@pytest.mark.parametrize(
-    "database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
-)
-def test_rows_that_a_policy_hides_are_told_at_the_start(
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_collation_of_an_application_is_asked_of_keys_alone(
     engine: Engine, opened: Opened, database: str
 ) -> None:
-    """Seen to fail: a row that the role did not see was not deleted, and nothing said so."""
-    role = "hidden_from"
-    url = database.replace("holdfast@", f"{role}@")
-    with engine.begin() as connection:
-        if connection.exec_driver_sql(f"SELECT FROM pg_roles WHERE rolname = '{role}'").first():
-            connection.exec_driver_sql(f"DROP OWNED BY {role}")
+    """Seen to fail: SQLite said that there is no such collation, of a column that is no key."""
+    path = database.removeprefix("sqlite:///")
+    for key, others in (("TEXT", "TEXT COLLATE german"), ("TEXT COLLATE german", "TEXT")):
+        run(engine, "DROP TABLE IF EXISTS kept")
+        with closing(sqlite3.connect(path)) as application:
+            application.create_collation("german", lambda a, b: (a > b) - (a < b))
+            application.execute(table(f"{key} PRIMARY KEY", COLUMNS.replace("TEXT", others)))
+            application.commit()
+        if key == "TEXT":
+            for number, target in enumerate(({}, UPSERT)):
+                write(opened(**target), number, (f"key {number}", "1", 1, False))
         else:
-            connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
-    run(engine, table("TEXT PRIMARY KEY"),
-        f"GRANT INSERT, SELECT ON kept TO {role}", f"GRANT CREATE ON SCHEMA public TO {role}",
-        "ALTER TABLE kept ENABLE ROW LEVEL SECURITY",
-        "CREATE POLICY p ON kept USING (number > 0) WITH CHECK (true)")  # fmt: skip
-    store = PostgresqlStore(url, "q", Target(table="kept", **UPSERT))
-    with pytest.raises(TargetError, match="row level security hides"):
-        store.open(SCHEMA, "local")
-    store = PostgresqlStore(url, "q", Target(table="kept"))
-    store.open(SCHEMA, "local")
-    write(store, 0, ("a", "1", 1, False))
-    store.close()
-    assert kept(engine) == [("a", 1)]
-    opened(**UPSERT, table="kept")
+            with pytest.raises(TargetError, match="a collation that an application has"):
+                opened(**UPSERT)

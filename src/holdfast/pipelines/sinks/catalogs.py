@@ -2,13 +2,14 @@
 
 Owns two questions. Whether rows stay there, once each, as they are sent: which values the table
 takes for one key, whether its unique index can be asked for a conflict, what it makes of columns by
-itself. And what somebody has altered since: `parts` is read in each commit, behind a lock, so that
-nothing changes between the look and the rows. It must never change anything.
+itself. And what somebody has altered since: it is asked in each commit, behind a lock, so that
+nothing changes between the look and the rows. It must never change anything, nor wait for anybody
+but in `lock`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ Parts = Mapping[str, str]
 TABLE: Final = "the table"
 _KINDS: Final = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _ALIKE: Final = ("A", "a", "a ")  # what SQLite's collations take for one text, or not
+_DEFERRABLE: Final = "is deferrable"
 _FOR_KEYS: Final = (
     "the table takes values for one key that are several to the query, so rows of different keys "
     "would replace each other"
@@ -43,11 +45,12 @@ class Unique:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """One table, as it is in a transaction that nobody can alter it in."""
+    """One table, as it is when it is asked; as it stays, in a transaction that has locked it."""
 
     identity: int  # 0: the database has no numbers of tables
     odd: str | None  # what it is, if rows don't stay in it
-    hides_rows: bool = False
+    hides: tuple[str, ...] = ()  # the commands that policies may hide rows from
+    no_upsert: tuple[str, ...] = ()  # rules beside which the database knows no upsert
     leaves_out: bool = False  # a trigger or a rule may leave rows out, and say nothing
     columns: Mapping[str, str] = field(default_factory=dict)
     filled: Mapping[str, str] = field(default_factory=dict)  # columns that take no value, and why
@@ -61,28 +64,55 @@ class Catalog:
             **{f"column {name!r}": told for name, told in self.columns.items()},
             **{f"unique index {each.name!r}": each.told for each in self.uniques},
             **self.others,
+            **{f"policies on {command}": "hide rows" for command in self.hides},
+            **({"what may leave rows out": "a trigger or a rule"} if self.leaves_out else {}),
         }
 
 
-def read(connection: Connection, table: sql.Table) -> Catalog | None:
-    """Keep others from altering a table until this transaction ends, and return what it is.
+def lock(connection: Connection, table: sql.Table) -> None:
+    """Keep others from altering a table, if it is there, until this transaction ends.
 
-    None: it is not there.
+    It is locked as an INSERT locks it: who alters it waits, or is waited for. TargetError: this
+    role may not insert there.
     """
     if connection.dialect.name == "sqlite":
-        return _read_sqlite(connection, table)  # its transactions have the only lock
+        return  # its transactions have the only lock
+    kind = connection.scalar(_KIND, {"name": _exact(table)})
+    if kind is None or kind in _KINDS:
+        return
+    name = connection.dialect.identifier_preparer.format_table(table)
+    try:
+        with connection.begin_nested():
+            # LOCK TABLE wants a right on the whole table; this one what the rows need, and no more.
+            connection.exec_driver_sql(f"EXPLAIN INSERT INTO {name} DEFAULT VALUES")
+    except sql.exc.ProgrammingError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state == _NOT_THERE:
+            return  # it was dropped while this waited
+        if state != _NO_RIGHT:
+            raise
+        raise TargetError(
+            f"table {table.fullname}: this role may not write to it ({error.orig}). Give it the "
+            f"right (GRANT INSERT ON {name}; for an upsert SELECT and UPDATE, too, and DELETE "
+            "where rows are deleted)"
+        ) from error
+
+
+def read(connection: Connection, table: sql.Table, keys: Collection[str] = ()) -> Catalog | None:
+    """Return what a table is. None: it is not there. `keys`: those of an upsert."""
+    if connection.dialect.name == "sqlite":
+        return _read_sqlite(connection, table, keys)
     return _read_postgresql(connection, table)
 
 
 def stamp(connection: Connection, table: sql.Table) -> str | None:
-    """Lock a table as `read` does, and return what is the same as long as nobody has altered it.
+    """Return what is the same as long as nobody has altered a table.
 
-    It costs a fraction of what `read` does. None: that can't be told so (its partitions have
-    catalogs of their own), or it is not there.
+    It costs a fraction of what `read` does. None: it is not there, or no table.
     """
     if connection.dialect.name == "sqlite":
         return str(connection.exec_driver_sql("PRAGMA schema_version").scalar())
-    found: str | None = connection.scalar(_STAMP, {"name": _locked(connection, table)})
+    found: str | None = connection.scalar(_STAMP, {"name": _exact(table)})
     return found
 
 
@@ -110,11 +140,19 @@ def refuse_odd(catalog: Catalog, target: Target, table: sql.Table) -> None:
             )
     if target.mode is not Mode.UPSERT:
         return
-    if catalog.hides_rows:
+    hidden = set(catalog.hides) - ({"DELETE"} if target.deleted is None else set())
+    if hidden:
         raise TargetError(
-            f"table {target.table}: its row level security hides rows from this role, and an "
-            "upsert neither finds those nor deletes them. Use the table's owner, or a role with "
-            "BYPASSRLS"
+            f"table {target.table}: its row level security hides rows from this role, or may "
+            f"({', '.join(sorted(hidden))}), and an upsert neither finds those nor deletes them. "
+            "Use the table's owner, or a role with BYPASSRLS, or give the role policies that hide "
+            "none: CREATE POLICY ... USING (true)"
+        )
+    if catalog.no_upsert:
+        raise TargetError(
+            f"table {target.table}: it has rules for INSERT or UPDATE "
+            f"({', '.join(catalog.no_upsert)}), and PostgreSQL knows no upsert into such a table. "
+            "Make triggers of them"
         )
     _refuse_keys(catalog, target)
 
@@ -135,6 +173,12 @@ def _refuse_keys(catalog: Catalog, target: Target) -> None:
                 f"{', '.join(each.collations)}: {_FOR_KEYS}. Make the index anew with a collation "
                 "that tells all texts apart"
             )
+        if each.why_not == _DEFERRABLE:
+            raise TargetError(
+                f"table {target.table}: its unique index {each.name} {_DEFERRABLE}, and PostgreSQL "
+                "takes that for an upsert's, whatever others there are. Make the constraint anew, "
+                "NOT DEFERRABLE"
+            )
     if not any(each.why_not is None for each in ours):
         why = "; ".join(f"its unique index {each.name} {each.why_not}" for each in ours)
         raise TargetError(
@@ -145,29 +189,59 @@ def _refuse_keys(catalog: Catalog, target: Target) -> None:
 
 # -- PostgreSQL ----------------------------------------------------------------------------------
 
+_NOT_THERE: Final = "42P01"
+_NO_RIGHT: Final = "42501"
 _KIND: Final = sql.text("SELECT relkind FROM pg_class WHERE oid = to_regclass(:name)")
+# A table and its partitions. PostgreSQL's own function, pg_partition_tree, would lock all of them.
+_TREE: Final = """
+    WITH RECURSIVE tree (oid) AS (
+        SELECT oid FROM pg_class WHERE oid = to_regclass(:name)
+        UNION ALL
+        SELECT i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid
+        JOIN pg_class p ON p.oid = i.inhrelid WHERE p.relispartition)
+"""
+# What a policy may hide from a command: all rows that no policy of this role lets through.
+_HIDES: Final = """
+    CASE WHEN row_security_active(c.oid) THEN ARRAY(
+        SELECT w.name FROM (VALUES ('r', 'SELECT'), ('w', 'UPDATE'), ('d', 'DELETE')) w (cmd, name)
+        WHERE NOT coalesce((
+            SELECT bool_or(p.polpermissive AND q.told = 'true')
+                AND bool_and(p.polpermissive OR coalesce(q.told, 'true') = 'true')
+            FROM pg_policy p, pg_get_expr(p.polqual, p.polrelid) q (told)
+            WHERE p.polrelid = c.oid AND p.polcmd::text IN ('*', w.cmd)
+            AND EXISTS (SELECT FROM unnest(p.polroles) r (oid)
+                WHERE CASE r.oid WHEN 0 THEN true ELSE pg_has_role(r.oid, 'USAGE') END)
+        ), false) ORDER BY 1) ELSE '{}' END
+"""
 # Rows of the catalog are never changed, but written anew, by a transaction with another number.
-_STAMP: Final = sql.text("""
-    SELECT concat_ws(' ', c.oid, c.xmin, row_security_active(c.oid),
+_STAMP: Final = sql.text(f"""
+    SELECT concat_ws(' ', c.oid, c.xmin, {_HIDES},
         (SELECT string_agg(concat(attnum, '.', xmin), ' ' ORDER BY attnum)
             FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0),
         (SELECT string_agg(concat(indexrelid, '.', xmin), ' ' ORDER BY indexrelid)
             FROM pg_index WHERE indrelid = c.oid),
         (SELECT string_agg(concat(oid, '.', xmin), ' ' ORDER BY oid)
-            FROM pg_trigger WHERE tgrelid = c.oid))
-    FROM pg_class c WHERE c.oid = to_regclass(:name) AND c.relkind = 'r'
-""")
-_RELATION: Final = sql.text("""
-    SELECT c.oid, c.relkind, c.relpersistence, row_security_active(c.oid) AS hides,
-        (SELECT min(CAST(p.oid AS regclass)::text)
-            FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
-            WHERE p.relkind = 'f' OR p.relpersistence <> 'p') AS odd_partition,
-        c.relhasrules OR EXISTS (SELECT FROM pg_trigger
+            FROM pg_trigger WHERE tgrelid = c.oid),
+        CASE WHEN c.relhasrules THEN (SELECT string_agg(concat(oid, '.', xmin), ' ' ORDER BY oid)
+            FROM pg_rewrite WHERE ev_class = c.oid) END,
+        CASE c.relkind WHEN 'p' THEN ({_TREE}
+            SELECT md5(string_agg(concat(p.oid, '.', p.xmin, (
+                SELECT string_agg(concat(':', g.oid, '.', g.xmin), '' ORDER BY g.oid)
+                FROM pg_trigger g WHERE p.relhastriggers AND g.tgrelid = p.oid
+            )), ' ' ORDER BY p.oid)) FROM tree t JOIN pg_class p ON p.oid = t.oid) END)
+    FROM pg_class c WHERE c.oid = to_regclass(:name) AND c.relkind IN ('r', 'p')
+""")  # noqa: S608 - texts of ours
+_RELATION: Final = sql.text(f"""{_TREE}
+    SELECT c.oid, c.relkind, c.relpersistence, {_HIDES} AS hides,
+        (SELECT min(CAST(p.oid AS regclass)::text) FROM tree t JOIN pg_class p ON p.oid = t.oid
+            WHERE p.oid <> c.oid AND (p.relkind = 'f' OR p.relpersistence <> 'p')) AS odd_partition,
+        c.relhasrules OR EXISTS (SELECT FROM tree t JOIN pg_trigger ON tgrelid = t.oid
             WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3  -- BEFORE, FOR EACH ROW
-            AND (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
-        ) AS leaves_out
+        ) AS leaves_out,
+        ARRAY(SELECT rulename::text FROM pg_rewrite WHERE ev_class = c.oid AND
+            (ev_type = '2' OR ev_type = '3' AND ev_enabled IN ('O', 'A')) ORDER BY 1) AS no_upsert
     FROM pg_class c WHERE c.oid = to_regclass(:name)
-""")
+""")  # noqa: S608 - as above
 _COLUMNS: Final = sql.text("""
     SELECT a.attname AS name, a.attnum AS number, format_type(a.atttypid, a.atttypmod) AS type,
         a.attnotnull AS filled, a.attgenerated AS generated, a.attidentity AS identity,
@@ -208,7 +282,7 @@ _OTHERS: Final = sql.text("""
 
 
 def _read_postgresql(connection: Connection, table: sql.Table) -> Catalog | None:
-    relation = connection.execute(_RELATION, {"name": _locked(connection, table)}).first()
+    relation = connection.execute(_RELATION, {"name": _exact(table)}).first()
     if relation is None:
         return None
     odd = _odd(relation)
@@ -218,7 +292,8 @@ def _read_postgresql(connection: Connection, table: sql.Table) -> Catalog | None
     return Catalog(
         identity=relation.oid,
         odd=odd,
-        hides_rows=relation.hides,
+        hides=tuple(relation.hides),
+        no_upsert=tuple(relation.no_upsert),
         leaves_out=relation.leaves_out,
         columns={each.name: _told(each) for each in columns},
         filled=dict(_filled(columns)),
@@ -228,16 +303,10 @@ def _read_postgresql(connection: Connection, table: sql.Table) -> Catalog | None
     )
 
 
-def _locked(connection: Connection, table: sql.Table) -> str:
-    """Lock a table, if it is there, as an INSERT does: who alters it waits, or is waited for.
-
-    Returns its name as PostgreSQL's own functions take it.
-    """
-    quoted = connection.dialect.identifier_preparer.format_table(table)
-    kind = connection.scalar(_KIND, {"name": quoted})
-    if kind is not None and kind not in _KINDS:
-        connection.exec_driver_sql(f"LOCK TABLE ONLY {quoted} IN ROW EXCLUSIVE MODE")
-    return quoted
+def _exact(table: sql.Table) -> str:
+    """Return a table's name as PostgreSQL's own functions take it."""
+    names = filter(None, (table.schema, table.name))
+    return ".".join('"{}"'.format(name.replace('"', '""')) for name in names)
 
 
 def _odd(relation: Any) -> str | None:
@@ -286,7 +355,7 @@ def _unique(row: Any) -> Unique:
     why_not = (
         "is partial" if row.partial
         else "is of expressions" if row.computed
-        else "is deferrable" if not row.immediate
+        else _DEFERRABLE if not row.immediate
         else "is not valid (REINDEX)" if not row.valid
         else None
     )  # fmt: skip
@@ -297,7 +366,7 @@ def _unique(row: Any) -> Unique:
 # -- SQLite --------------------------------------------------------------------------------------
 
 
-def _read_sqlite(connection: Connection, table: sql.Table) -> Catalog | None:
+def _read_sqlite(connection: Connection, table: sql.Table, keys: Collection[str]) -> Catalog | None:
     quote = connection.dialect.identifier_preparer.quote
     place = quote(table.schema or "main")
     # SQLite's names are one in any case.
@@ -321,22 +390,29 @@ def _read_sqlite(connection: Connection, table: sql.Table) -> Catalog | None:
         ),
         columns={each.name: f"{each.type} at place {each.cid + 1}" for each in columns},
         filled={each.name: "generated" for each in columns if each.hidden in {2, 3}},
-        folding={} if is_view else dict(_folding_in_sqlite(connection, f"{place}.{name}", columns)),
+        folding={} if is_view else dict(_folding_in_sqlite(connection, f"{place}.{name}", keys)),
         uniques=tuple(_uniques_in_sqlite(connection, place, name, columns)),
         others={f"{each.type} {each.name!r}": each.told for each in found},
     )
 
 
 def _folding_in_sqlite(
-    connection: Connection, table: str, columns: Any
+    connection: Connection, table: str, names: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Have SQLite compare some texts as a column does: no pragma tells its collation."""
     quote = connection.dialect.identifier_preparer.quote
-    for each in columns:
+    for name in names:
         asked = " ".join(f"UNION SELECT '{text}'" for text in _ALIKE)
-        told = f"SELECT {quote(each.name)} FROM {table} WHERE 0 {asked}"  # noqa: S608
-        if len(connection.exec_driver_sql(told).all()) < len(_ALIKE):
-            yield each.name, "of a collation (NOCASE, RTRIM) that takes different texts for one"
+        told = f"SELECT {quote(name)} FROM {table} WHERE 0 {asked}"  # noqa: S608
+        try:
+            found = connection.exec_driver_sql(told).all()
+        except sql.exc.OperationalError as error:
+            if "no such collation sequence" not in str(error.orig):
+                raise
+            yield name, f"of a collation that an application has, and nobody else ({error.orig})"
+            continue
+        if len(found) < len(_ALIKE):
+            yield name, "of a collation (NOCASE, RTRIM) that takes different texts for one"
 
 
 def _uniques_in_sqlite(

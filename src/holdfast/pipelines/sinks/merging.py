@@ -8,6 +8,9 @@ batch it came in; of equal ones the row that these rules choose. A deleted key l
 behind, so that an older row that comes later does not bring it back. A row without a version is
 refused: nobody could say what it is older than. A table may have such rows, and any other is newer.
 
+Others may write to the table at the same moment. A row is judged by the statement that changes it,
+as it is when its lock is had: what a statement before has seen may be over.
+
 Must never write a row that the staging table does not have.
 """
 
@@ -103,8 +106,9 @@ class Merge:
         # What is older than what deleted its key is no winner; found out before that changes.
         if self._target.version is not None:
             winners &= ~self._is_older(tombstones)
+        self._delete(connection, winners & gone)
+        if self._target.version is not None:
             winners &= ~self._is_older(self._table)
-        self._delete(connection, self._keys(self._table).in_(self._keys_of(winners, gone)))
         self._put_into(connection, tombstones, winners & gone)
         connection.execute(
             sql.delete(tombstones).where(
@@ -224,27 +228,63 @@ class Merge:
             "or have the query leave these rows out"
         )
 
-    def _delete(self, connection: Connection, which: sql.ColumnElement[bool]) -> None:
+    def _delete(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
+        """Delete the rows of the chosen ones' keys, unless they have a higher version.
+
+        Whoever holds a row's lock may be giving it one. PostgreSQL waits, and then asks what is
+        said here of the row itself once more; what another part of the statement has seen of the
+        table stays as it was.
+        """
+        due = [*self._same_key(self._table), chosen]
+        if self._target.version is not None:
+            before = self._ordered(self._table.c[self._target.version])
+            version = self._ordered(self._staging.c[self._target.version])
+            due.append(before.is_(None) | (version >= before))
+        found = sql.select(sql.literal(1)).select_from(self._staging).where(*due)
+        which = found.correlate(self._table).exists()
         wanted = self._count(connection, self._table, which)
         done = connection.execute(sql.delete(self._table).where(which)).rowcount
         if wanted is not None and done != wanted:
-            self.refuse_left_out(wanted, done)
+            left = self._count(connection, self._table, which) or 0
+            self._refuse_what_is_left(done + left, left)
 
     def _put(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
         due = chosen
         if self._target.version is not None:
             due &= ~self._is_older(self._table)
         wanted = self._count(connection, self._staging, due)
-        put = self._put_into(connection, self._table, chosen)
-        if wanted is None:
+        done = self._put_into(connection, self._table, chosen)
+        if wanted is None or done == wanted:
             return
-        if put is not None:
-            done = put.rowcount
-        else:
-            there = sql.exists().where(*self._same_key(self._table))
-            done = self._count(connection, self._staging, chosen & there) or 0
-        if done != wanted:
-            self.refuse_left_out(wanted, done)
+        left = self._count(connection, self._staging, chosen & ~self._is_there()) or 0
+        given = self._count(connection, self._staging, chosen) or 0
+        self._refuse_what_is_left(given, left)
+
+    def _refuse_what_is_left(self, given: int, left: int) -> None:
+        """TargetError: rows that were not changed are not as they should be.
+
+        That fewer were changed than were due is no fault alone: somebody else changed them
+        meanwhile, or a trigger leaves out what would change nothing.
+        """
+        if left:
+            self.refuse_left_out(given, given - left)
+
+    def _is_there(self) -> sql.ColumnElement[bool]:
+        """Whether the table has a staged row as it is, or one of its key and a higher version."""
+        others = [name for name in self._names if name not in self._target.keys]
+        alike = sql.and_(
+            sql.true(),
+            *(
+                self._ordered(self._table.c[name]).is_not_distinct_from(
+                    self._ordered(self._staging.c[name])
+                )
+                for name in others
+            ),
+        )
+        if self._target.version is not None:
+            before = self._ordered(self._table.c[self._target.version])
+            alike |= before > self._ordered(self._staging.c[self._target.version])
+        return sql.exists().where(*self._same_key(self._table), alike)
 
     def _count(
         self, connection: Connection, table: sql.Table, which: sql.ColumnElement[bool]
@@ -257,10 +297,10 @@ class Merge:
 
     def _put_into(
         self, connection: Connection, table: sql.Table, chosen: sql.ColumnElement[bool]
-    ) -> sql.CursorResult[Any] | None:
+    ) -> int | None:
         """Insert rows, or replace what has their keys, unless that has a higher version.
 
-        None: how many there were is not told, since those that are there already count for none.
+        Returns how many. None: that is not told, since those that are there already count for none.
         """
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
         names = [column.name for column in table.columns]
@@ -275,7 +315,7 @@ class Merge:
             before = table.c[self._target.version]
             version = self._ordered(insert.excluded[self._target.version])
             is_newer = before.is_(None) | (version >= self._ordered(before))
-        return connection.execute(
+        done = connection.execute(
             insert.on_conflict_do_update(
                 index_elements=self._target.keys,
                 set_={name: insert.excluded[name] for name in others},
@@ -283,3 +323,4 @@ class Merge:
             ),
             execution_options={"preserve_rowcount": True},
         )
+        return done.rowcount

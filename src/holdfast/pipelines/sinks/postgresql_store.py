@@ -8,15 +8,15 @@ named after query and epoch: tasks of a driver that was replaced may still write
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.catalogs import Catalog
 from holdfast.pipelines.sinks.merging import DELETED, PLACE
 from holdfast.pipelines.sinks.postgresql_copy import ATTEMPT_SETTING, SCHEMA, CopyTask
 from holdfast.pipelines.sinks.sql_store import MergeFrom, SqlStore
@@ -25,15 +25,23 @@ from holdfast.pipelines.sinks.target import Mode, TargetError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
 ATTEMPT: Final = "holdfast_attempt"
 STAGING: Final = "holdfast_staging_"
-NAME_BYTES_MAX: Final = 63  # unless the server was built otherwise
 EMPTIED_ANEW_BYTES: Final = 1 << 20
 """From here on a staging table is given a new file. Below, to delete its rows is cheaper."""
+
+# Before a table's number, in the key of its lock: an application may have such locks, too.
+_TURNS: Final = int.from_bytes(b"hold") << 32
+
+# As many bytes as a name has in the database's own encoding.
+_TOO_LONG: Final = sql.text("""
+    SELECT n.name, current_setting('max_identifier_length') AS "limit"
+    FROM unnest(CAST(:names AS text[])) n (name)
+    WHERE octet_length(n.name) > CAST(current_setting('max_identifier_length') AS int)
+""")
 
 metadata = sql.MetaData()
 attempts = sql.Table(
@@ -62,22 +70,23 @@ class Copied:
 class PostgresqlStore(SqlStore):
     """A table of a PostgreSQL server, which every executor has to reach."""
 
-    def open(self, schema: StructType, master: str) -> None:
-        self._refuse_long_names(schema.names)
-        super().open(schema, master)
+    def _prepare_table(self, engine: Engine) -> None:
+        with engine.begin() as connection:
+            self._refuse_long_names(connection)
+        super()._prepare_table(engine)
 
-    def _refuse_long_names(self, columns: Iterable[str]) -> None:
+    def _refuse_long_names(self, connection: Connection) -> None:
         """TargetError: PostgreSQL cuts names, and whoever asks for them afterwards finds none."""
         tables = self._target.table.split(".")
         if self._target.deleted is not None:
             tables.append(f"{DELETED}{tables[-1]}")
-        for kind, names in (("table", tables), ("column", columns)):
-            for name in names:
-                if len(name.encode()) > NAME_BYTES_MAX:
-                    raise TargetError(
-                        f"{kind} {name!r}: PostgreSQL cuts names that have more than "
-                        f"{NAME_BYTES_MAX} bytes; give it a shorter one"
-                    )
+        for kind, names in (("table", tables), ("column", [each.name for each in self._columns])):
+            found = connection.execute(_TOO_LONG, {"names": names}).first()
+            if found is not None:
+                raise TargetError(
+                    f"{kind} {found.name!r}: PostgreSQL cuts names that have more than "
+                    f"{found.limit} bytes; give it a shorter one"
+                )
 
     def refuse_where(self, master: str) -> None:
         """Every process of a cluster can reach a server."""
@@ -106,6 +115,11 @@ class PostgresqlStore(SqlStore):
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
         return Copied(tuple(row.attempt for row in done), sum(row.rows for row in done))
+
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """Wait for a lock that has no table: VACUUM would wait for a table's, and give up."""
+        turn = sql.func.pg_advisory_xact_lock(_TURNS | catalog.identity)
+        connection.execute(sql.select(turn))
 
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         assert isinstance(staged, Copied)

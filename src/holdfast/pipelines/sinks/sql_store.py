@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,22 +110,23 @@ class SqlStore(ABC):
         with engine.begin() as connection:
             create_tables(connection)
             self._refuse_without_rows(connection)
-            table = self._fit(connection)
+            table = self._fit(connection, self._target)
             if self._target.deleted is not None:
                 prepare_tombstones(connection, self._target, tombstones_of(self._target, table))
             self.prepare_shared(connection)
 
-    def _fit(self, connection: Connection) -> sql.Table:
-        """Make the table, or see that it fits; from here on it stays so until the transaction ends.
+    def _fit(self, connection: Connection, target: Target) -> sql.Table:
+        """Make the table, or see that it fits. TargetError: it does not.
 
-        TargetError: it does not.
+        Nothing is locked, so nobody is waited for: whoever alters it meanwhile alters its stamp.
         """
-        table = prepare(connection, self._target, self._columns)
-        stamp = catalogs.stamp(connection, table)
-        catalog = catalogs.read(connection, table)
-        assert catalog is not None, "it was made, or found"
-        catalogs.refuse_odd(catalog, self._target, table)
-        compare(connection, table)  # nobody can alter it now
+        stamp = catalogs.stamp(connection, table_of(target, self._columns))
+        table = prepare(connection, target, self._columns)
+        catalog = catalogs.read(connection, table, target.keys)
+        if catalog is None:
+            raise TargetError(f"table {target.table} is not there: somebody has just dropped it")
+        catalogs.refuse_odd(catalog, target, table)
+        compare(connection, table)
         self._limits = limits(connection, table)
         self._catalog, self._stamp = catalog, stamp
         return table
@@ -132,15 +134,16 @@ class SqlStore(ABC):
     def _look_again(self, connection: Connection) -> Catalog:
         """See that the table is still the one that rows were computed for. TargetError: it is not.
 
-        Somebody may alter it at any time. What still fits is taken.
+        Somebody may alter it at any time. What still fits is taken; nothing is made or added here.
         """
         name, before = self._target.table, self._catalog
         assert before is not None, "open() comes first"
         table = table_of(self._target, self._columns)
+        catalogs.lock(connection, table)
         stamp = catalogs.stamp(connection, table)
         if stamp is not None and stamp == self._stamp:
             return before
-        now = catalogs.read(connection, table)
+        now = catalogs.read(connection, table, self._target.keys)
         if now is None or now.identity != before.identity:
             gone = "is not there any more" if now is None else "is another one"
             raise TargetError(
@@ -153,7 +156,7 @@ class SqlStore(ABC):
             return now
         changed = catalogs.changes(before.parts(), now.parts())
         try:
-            self._fit(connection)
+            self._fit(connection, replace(self._target, adds_columns=False))
         except TargetError as error:
             raise TargetError(
                 f"table {name}: it was altered while the query ran ({changed}), and the query's "
@@ -198,6 +201,14 @@ class SqlStore(ABC):
         """Compute all rows and put them where `take_in` finds them."""
 
     @abstractmethod
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """Let no other query upsert into the table from here to the end of the transaction.
+
+        What one has deleted is seen by another one when it is committed: an older row that came
+        in between would be there again.
+        """
+
+    @abstractmethod
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         """Have the staged rows merged, and nothing of them left in the staging table."""
 
@@ -210,6 +221,8 @@ class SqlStore(ABC):
             if staged is not None and staged.count:
                 check_order(self._target, self._ordering, stateful=batch.stateful)
                 catalog = self._look_again(connection)
+                if self._target.mode is Mode.UPSERT:
+                    self.wait_for_turn(connection, catalog)
                 merge_from = MergeFrom(
                     self._target,
                     self._columns,
@@ -328,6 +341,9 @@ class SqliteStore(SqlStore):
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         del batch  # its rows are nowhere but in this process
         return spooled(frame)
+
+    def wait_for_turn(self, connection: Connection, catalog: Catalog) -> None:
+        """A file has one writer at a time."""
 
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         assert isinstance(staged, Spool)
