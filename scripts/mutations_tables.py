@@ -138,8 +138,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: a row of the table that has no version is never replaced",
         "a column that was added later",
         MERGING,
-        "before.is_(None) | ",
-        "",
+        "before.is_(None) | (version >= self._ordered(before))",
+        "version >= self._ordered(before)",
         tests=MERGING_TESTS,
     ),
     one(
