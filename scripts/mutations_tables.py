@@ -173,7 +173,7 @@ TABLES: tuple[Mutation, ...] = (
         "a tombstone leaves no version behind",
         MERGING,
         "            winners &= ~self._is_older(tombstones)\n",
-        "",
+        "            pass\n",
         tests=MERGING_TESTS,
     ),
     one(
