@@ -31,10 +31,11 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_WHERE[name]), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == __name__.partition(".")[0]:
+        library = (error.name or "").partition(".")[0]
+        if library == __name__.partition(".")[0]:
             raise
         raise ModuleNotFoundError(
-            f"{__name__}.{name} needs {error.name}, which is not installed: pip install "
+            f"{__name__}.{name} needs {library}, which is not installed: pip install "
             "'holdfast[spark]' brings it, or 'holdfast[executor]' where Spark is there already",
             name=error.name,
         ) from error
