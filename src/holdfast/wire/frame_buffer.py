@@ -7,6 +7,7 @@ Rules: connections.md#frames.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final, TypeAlias
 
@@ -36,6 +37,13 @@ class FrameBuffer:
     def feed(self, data: Buffer) -> list[bytes]:
         """Take what was received elsewhere; return the frames that it completes, copied."""
         frames: list[bytes] = []
+        for _ in self.fill(data):
+            while (frame := self.cut()) is not None:
+                frames.append(bytes(frame))
+        return frames
+
+    def fill(self, data: Buffer) -> Iterator[None]:
+        """Take what was received elsewhere, as much at once as there is space: `cut` in between."""
         view = memoryview(data)
         while view:
             space = self.space()
@@ -43,9 +51,7 @@ class FrameBuffer:
             space[:count] = view[:count]
             view = view[count:]
             self.received(count)
-            while (frame := self.cut()) is not None:
-                frames.append(bytes(frame))
-        return frames
+            yield
 
     def space(self) -> memoryview:
         """Return where to receive next; never empty when there was no frame left to cut."""

@@ -205,15 +205,7 @@ class ClientSession:
 
     def feed(self, data: Buffer) -> list[Reply]:
         """Take what was read elsewhere; else as `received`."""
-        replies: list[Reply] = []
-        view = memoryview(data)
-        while view:
-            space = self.space()
-            count = min(len(space), len(view))
-            space[:count] = view[:count]
-            view = view[count:]
-            replies += self.received(count)
-        return replies
+        return [reply for _ in self._frames.fill(data) for reply in self._answers()]
 
     def space(self) -> memoryview:
         """Return where to read to next; it is not empty."""
@@ -225,8 +217,12 @@ class ClientSession:
         None of the negotiation's. A large answer keeps the memory that it was read into. WireError:
         the peer does not speak the protocol; the connection must be closed.
         """
+        self._frames.received(count)
+        return self._answers()
+
+    def _answers(self) -> list[Reply]:
+        """Read all frames that are whole."""
         frames = self._frames
-        frames.received(count)
         replies: list[Reply] = []
         while (view := frames.cut()) is not None:
             if len(view) >= GIVEN_BYTES_MIN:
