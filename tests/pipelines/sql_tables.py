@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +16,9 @@ from holdfast.pipelines.due import Rows, Work
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
 from holdfast.pipelines.sinks.spool import Spool
-from holdfast.pipelines.sinks.sql_store import SqlStore
+from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
 from holdfast.pipelines.sinks.store import Staged
-from holdfast.pipelines.sinks.target import Mode
+from holdfast.pipelines.sinks.target import Mode, Target
 
 SCHEMA = spark.StructType(
     [
@@ -47,6 +49,25 @@ def kept(engine: Engine, what: str = "id, number", where: str = "kept") -> list[
 
 def is_sqlite(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
+
+
+Opened = Callable[..., SqlStore]
+
+
+@contextmanager
+def opener(database: str, schema: spark.StructType) -> Iterator[Opened]:
+    """Give what opens a store of the table `kept` for one query; all are closed at the end."""
+    stores: list[SqlStore] = []
+    made = SqliteStore if database.startswith("sqlite") else PostgresqlStore
+
+    def another(**target: Any) -> SqlStore:
+        stores.append(made(database, "q", Target(**{"table": "kept", **target})))
+        stores[-1].open(schema, "local")
+        return stores[-1]
+
+    yield another
+    for store in stores:
+        store.close()
 
 
 Row = tuple[str, str | None, int | None, bool]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
@@ -20,36 +19,25 @@ from tests.pipelines.sql_tables import (
     DELETES,
     SCHEMA,
     UPSERT,
+    Opened,
     Row,
     is_sqlite,
     kept,
+    opener,
     run,
     table,
     write,
 )
 
-from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
-from holdfast.pipelines.sinks.sql_store import SqliteStore, SqlStore
-from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+from holdfast.pipelines.sinks.target import Mode, TargetError
 
 pytestmark = pytest.mark.slow
-
-Opened = Callable[..., SqlStore]
 
 
 @pytest.fixture
 def opened(database: str) -> Iterator[Opened]:
-    stores: list[SqlStore] = []
-    made = SqliteStore if database.startswith("sqlite") else PostgresqlStore
-
-    def another(**target: Any) -> SqlStore:
-        stores.append(made(database, "q", Target(**{"table": "kept", **target})))
-        stores[-1].open(SCHEMA, "local")
-        return stores[-1]
-
-    yield another
-    for store in stores:
-        store.close()
+    with opener(database, SCHEMA) as another:
+        yield another
 
 
 BLIND = "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"

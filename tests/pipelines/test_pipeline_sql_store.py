@@ -5,7 +5,7 @@ and a decimal is the number that it is. Method: both databases, and stores witho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,16 @@ import sqlalchemy as sql
 from pyspark.sql import types as spark
 from sqlalchemy.engine import Connection, Engine
 from tests.pipelines import parquet_writer, sql_writer
+from tests.pipelines.sql_tables import Opened, opener
 
 from holdfast.lab.pipelines.pipeline import DATABASE_COMMIT, TAKEN_IN
 from holdfast.lab.scenarios.pipelines import driver_killed
 from holdfast.pipelines.due import Rows, Work, decide
-from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.proving.holding import found
 from holdfast.pipelines.sinks import catalogs
 from holdfast.pipelines.sinks.merging import PLACE, Merge, tombstones_of
-from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
-from holdfast.pipelines.sinks.sql_store import MergeFrom, SqliteStore, SqlStore
+from holdfast.pipelines.sinks.sql_store import MergeFrom
 from holdfast.pipelines.sinks.target import (
     Column,
     Mode,
@@ -48,29 +47,12 @@ SCHEMA = spark.StructType(
 COLUMNS = columns_of(SCHEMA)
 NAMES = ("id", "version", "text")
 UPSERT = {"mode": Mode.UPSERT, "keys": ("id",)}
-Opened = Callable[..., SqlStore]
-
-
-@pytest.fixture
-def engine(database: str) -> Iterator[Engine]:
-    engine = open_engine(database)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
 def opened(database: str) -> Iterator[Opened]:
-    stores: list[SqlStore] = []
-    made = SqliteStore if database.startswith("sqlite") else PostgresqlStore
-
-    def another(**target: Any) -> SqlStore:
-        stores.append(made(database, "q", Target(**{"table": "kept", **target})))
-        stores[-1].open(SCHEMA, "local")
-        return stores[-1]
-
-    yield another
-    for store in stores:
-        store.close()
+    with opener(database, SCHEMA) as another:
+        yield another
 
 
 def test_a_query_that_deletes_may_get_a_version_later(opened: Opened, engine: Engine) -> None:
