@@ -29,6 +29,7 @@ from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
 from mutations_splits import SPLITS
+from mutations_sql_races import SQL_RACES
 from mutations_tables import TABLES
 from mutations_tools import TOOLS
 from mutations_waits import WAITS
@@ -59,6 +60,7 @@ MUTATIONS = (
     *WAITS,
     *PIPELINES,
     *TABLES,
+    *SQL_RACES,
     *READING,
     *ICEBERG,
     *REDIS,

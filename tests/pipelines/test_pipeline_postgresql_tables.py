@@ -157,6 +157,19 @@ def test_what_a_partition_has_become_is_found(engine: Engine, opened: Opened) ->
         write(store, 1, ("b", "1", 13, False))
 
 
+def test_what_a_partition_s_partition_has_become_is_found(engine: Engine, opened: Opened) -> None:
+    run(engine, *PARTITIONED,
+        "CREATE TABLE third PARTITION OF kept FOR VALUES FROM (20) TO (40) "
+        "PARTITION BY RANGE (number)",
+        "CREATE TABLE fourth PARTITION OF third FOR VALUES FROM (20) TO (30)")  # fmt: skip
+    store = opened(**KEYS)
+    write(store, 0, ("a", "1", 21, False))
+    run(engine, "ALTER TABLE fourth SET UNLOGGED")
+    with pytest.raises(TargetError, match="in its partition fourth"):
+        write(store, 1, ("b", "1", 23, False))
+    assert kept(engine, "id, number") == [("a", 21)]
+
+
 @pytest.mark.parametrize("target", [{}, UPSERT], ids=["append", "upsert"])
 def test_a_query_starts_while_an_index_is_made(
     engine: Engine, opened: Opened, target: dict[str, Any]

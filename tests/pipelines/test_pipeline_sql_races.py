@@ -56,7 +56,7 @@ def named(database: str) -> Iterator[Opened]:
     stores: list[PostgresqlStore] = []
 
     def another(query: str, **target: Any) -> PostgresqlStore:
-        stores.append(PostgresqlStore(database, query, Target(table="kept", **target)))
+        stores.append(PostgresqlStore(database, query, Target(**{"table": "kept", **target})))
         stores[-1].open(SCHEMA, "local")
         return stores[-1]
 
@@ -134,6 +134,21 @@ def test_of_two_queries_none_brings_back_what_the_other_one_deletes(
     two_at_once(engine, (one, ("a", "5", 5, True)), (two, ("a", "3", 3, False)))
     assert kept(engine) == []
     assert kept(engine, "id, version", "holdfast_deleted_kept") == [("a", "5")]
+
+
+def test_queries_into_different_tables_wait_for_nobody(engine: Engine, named: Opened) -> None:
+    run(engine, table("TEXT PRIMARY KEY"), HELD,
+        "CREATE TRIGGER s AFTER INSERT ON kept FOR EACH ROW EXECUTE FUNCTION held()")  # fmt: skip
+    one, two = named("one", **UPSERT), named("two", **UPSERT, table="beside")
+    with ThreadPoolExecutor() as pool, engine.connect() as other, watching(engine) as watcher:
+        other.execute(sql.select(sql.func.pg_advisory_lock(7)))
+        begun = pool.submit(write, one, 5, ("a", "1", 1, False))
+        waits(watcher, 1, begun)
+        pool.submit(write, two, 5, ("a", "2", 2, False)).result(60)
+        assert not begun.done()
+        other.execute(sql.select(sql.func.pg_advisory_unlock(7)))
+        begun.result(60)
+    assert kept(engine, "id, version", "beside") == [("a", "2")]
 
 
 @pytest.mark.parametrize("deleted", [False, True])
