@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
+from tests.cluster.network.talkers import RefusedError, Talker
 
 from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
@@ -28,6 +29,7 @@ from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
+from holdfast.cluster.ports import free_ports
 
 pytestmark = pytest.mark.process
 
@@ -41,6 +43,8 @@ ground.make(Path(sys.argv[1]), small_plan(), settle=sys.argv[2:] == ["settle"])
 print("stands", flush=True)
 sys.stdin.read()
 """
+IN_VAIN_S = 0.3
+LONG_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -253,3 +257,32 @@ def test_where_namespaces_are_denied_that_is_said() -> None:
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.startswith("No network can be made here: unshare: unshare failed: ")
     assert "Links are broken by proxies between the nodes instead." in found.stdout
+
+
+def fill(talker: Talker, name: str) -> None:
+    """Send until nothing is taken any more. RefusedError: that is so."""
+    for _ in range(100):
+        talker.do("send", name=name, text="x" * (1 << 20))
+
+
+@pytest.mark.slow
+def test_a_door_ends_with_its_network_though_somebody_does_not_read(folder: Path) -> None:
+    """Seen to fail: it stayed until that client went on, or ended."""
+    (port,) = free_ports(1)
+    network = ground.make(folder, small_plan(), doors={port: "10.1.0.1:9092"})
+    with Talker(network.prefix("0")) as node, Talker([]) as client:
+        node.do("listen", name="port", port=9092)
+        client.do("connect", name="node", address="127.0.0.1", port=port, timeout=LONG_S)
+        node.do("accept", name="client", listener="port", timeout=LONG_S)
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            node.do("receive", name="client", timeout=IN_VAIN_S)  # from here on it waits no longer
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            fill(node, "client")
+        os.kill(network.holder.pid, signal.SIGKILL)
+        _, door = network.servants
+        processes.wait_until(
+            lambda: processes.state(door.pid, door.process) is processes.State.DEAD,
+            timeout_s=LONG_S,
+            what="the door's end",
+        )
+    ground.clear(folder)

@@ -90,6 +90,10 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
     except OSError:
         for end in (near, far):
             end.reset()
+    except asyncio.CancelledError:  # the process ends: what somebody does not read keeps it no more
+        for end in (near, far):
+            end.reset()
+        raise
     finally:
         for way in ways:
             way.cancel()
