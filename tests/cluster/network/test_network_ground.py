@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ ground.make(Path(sys.argv[1]), small_plan(), settle=sys.argv[2:] == ["settle"])
 print("stands", flush=True)
 sys.stdin.read()
 """
+FEW_FILES = 128
 IN_VAIN_S = 0.3
 LONG_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
@@ -286,3 +289,50 @@ def test_a_door_ends_with_its_network_though_somebody_does_not_read(folder: Path
             what="the door's end",
         )
     ground.clear(folder)
+
+
+@pytest.mark.slow
+def test_a_node_that_takes_nothing_in_keeps_no_client_from_the_others(folder: Path) -> None:
+    """Seen to fail: with the usual limit on open files, 500 connections to a node that stood still
+    were all that there could be, and each one to a node that was well was reset.
+
+    Method: a smaller limit, and more connections than that has room for; none of them ends.
+    """
+    ports = free_ports(2)
+    targets = ("10.1.0.1:9092", "10.1.0.2:9092")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, limits[1]))
+    try:
+        network = ground.make(folder, small_plan(), doors=dict(zip(ports, targets, strict=True)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with network, ExitStack() as stack:
+        talkers = [stack.enter_context(Talker(network.prefix(name))) for name in ("0", "1")]
+        for talker in talkers:
+            talker.do("listen", name="port", port=9092)
+        client = stack.enter_context(Talker([]))
+        for number in range(FEW_FILES // 2):
+            dialled = {"address": "127.0.0.1", "port": ports[0], "timeout": LONG_S}
+            client.do("connect", name=str(number), **dialled)
+            talkers[0].do("accept", name=str(number), listener="port", timeout=LONG_S)
+        client.do("connect", name="well", address="127.0.0.1", port=ports[1], timeout=LONG_S)
+        talkers[1].do("accept", name="client", listener="port", timeout=LONG_S)
+        client.do("send", name="well", text="heard")
+        assert talkers[1].do("receive", name="client", timeout=LONG_S) == "heard"
+
+
+@pytest.mark.slow
+def test_files_of_any_number_are_read() -> None:
+    """Seen to fail: who had 1024 files open could make no network, and slow no link."""
+    script = """
+import fcntl, os, resource
+from holdfast.cluster.network import ground
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+reading, writing = os.pipe()
+os.write(writing, b"line\\n")
+print(ground.read_line(fcntl.fcntl(reading, fcntl.F_DUPFD, 1024), 30.0))
+"""
+    command = [sys.executable, "-P", "-c", script]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "b'line\\n'\n"

@@ -216,9 +216,11 @@ def read_line(file: int, timeout_s: float) -> bytes:
     """Return the next line of a pipe, or what came before it ended or the time was over."""
     received = b""
     deadline = time.monotonic() + timeout_s
+    readable = select.poll()  # `select` knows no file from 1024 on
+    readable.register(file, select.POLLIN)
     while not received.endswith(b"\n"):
         left = deadline - time.monotonic()
-        if left <= 0 or not select.select([file], [], [], left)[0]:
+        if left <= 0 or not readable.poll(left * 1000):
             return received + b" (no answer in time)"
         part = os.read(file, 1 << 16)
         if not part:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import resource
 import socket
 import struct
 import termios
@@ -18,6 +19,8 @@ CHUNK_BYTES: Final = 64 << 10
 WAITING_CHUNKS: Final = 64  # of one direction that is slowed
 BUFFER_BYTES: Final = 1 << 20
 LAST_S: Final = 5.0  # for the last bytes before a connection is ended
+FILES_MAX: Final = 65_536  # that one process has open
+SPARE_FILES: Final = 256  # for what is taken in to be refused, and for all but connections
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
 
@@ -71,6 +74,21 @@ class End:
         with suppress(OSError):
             held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         self.writer.transport.abort()
+
+
+def take_room() -> int:
+    """Let this process have as many open files as it may; return for how many connections.
+
+    What is usual is 1024, and a connection has two ends.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    limit = FILES_MAX if soft == resource.RLIM_INFINITY else min(soft, FILES_MAX)
+    return (limit - min(SPARE_FILES, limit // 4)) // 2
 
 
 async def dial(address: str, port: int, timeout_s: float) -> End:
