@@ -136,6 +136,7 @@ async def _carry(source: End, sink: End, passage: Passage, back: Passage) -> Non
     try:
         while True:
             when, said = await waiting.get()
+            waiting.task_done()
             if when > clock():
                 await asyncio.sleep(when - clock())
             if isinstance(said, OSError):
@@ -192,4 +193,7 @@ async def _read(source: End, passage: Passage, waiting: _Waiting) -> None:
         except OSError as error:
             said = error
         size = 0 if isinstance(said, OSError) else len(said)
-        await waiting.put((await passage.admit(size), said))
+        when = await passage.admit(size)
+        await waiting.put((when, said))
+        if not when:  # nothing is in flight: what nobody takes stays with who sent it
+            await waiting.join()
