@@ -71,7 +71,7 @@ def test_a_guard_that_stands_still_is_ended_and_so_is_what_it_guards(
 
 
 def test_what_a_guard_that_was_killed_leaves_is_ended() -> None:
-    """Seen to fail: who is the first to go when memory runs out took the whole family's end along."""
+    """Seen to fail: a guard that somebody had ended counted as one that had done its work."""
     ours = Guard()
     mark = ours.environment[MARK]
     with started(ours.environment) as child:

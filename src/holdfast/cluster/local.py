@@ -407,6 +407,12 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         network.open()  # which says so if none stands
         return Links(network.directory)
 
+    def refuse_broken_network(self) -> None:
+        """ClusterError: of the network that ends with this process a part has ended before."""
+        ended = None if self._held is None else self._held.ended()
+        if ended is not None:
+            raise ClusterError(f"The cluster's network is broken: {ended}, has ended by itself.")
+
     def _network(self, record: ClusterRecord) -> ClusterNetwork | None:
         if record.network is None:
             return None

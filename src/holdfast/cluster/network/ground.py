@@ -99,6 +99,15 @@ class Network(AbstractContextManager["Network"]):
     def stands(self) -> bool:
         return processes.state(self.holder.pid, self.holder.process) is not State.DEAD
 
+    def ended(self) -> str | None:
+        """Return which of its processes has ended; None: all of it stands."""
+        if not self.stands():
+            return f"its holder, process {self.holder.pid}"
+        for each in self.servants:
+            if processes.state(each.pid, each.process) is State.DEAD:
+                return f"its {each.name}, process {each.pid}"
+        return None
+
     def end(self, *, timeout_s: float = END_TIMEOUT_S) -> None:
         """End it, and return when its processes have gone. Whoever is in a place stays, cut off."""
         if self.lifeline is not None:
