@@ -109,6 +109,44 @@ NETWORK: tuple[Mutation, ...] = (
         tests=("tests/cluster/network/test_relay.py::test_who_has_said_all_still_hears",),
     ),
     one(
+        "who does not read keeps no door alive",
+        "a lab that is killed leaves processes",
+        f"{ROOM}/relays/relay.py",
+        "            end.reset()\n        raise\n    finally:\n",
+        "            pass\n        raise\n    finally:\n",
+        tests=(f"{TEST_GROUND}::test_a_door_ends_with_its_network_though_somebody_does_not_read",),
+    ),
+    one(
+        "a relay reads ahead only where a link delays",
+        "a thousand slow readers have all the memory there is",
+        f"{ROOM}/relays/relay.py",
+        "        if not when:  #",
+        "        if when < 0:  #",
+        tests=(
+            "tests/cluster/network/test_relay.py::test_what_nobody_takes_stays_with_who_sent_it",
+        ),
+    ),
+    one(
+        "no pair takes the place of all others",
+        "a node that stands still keeps other nodes from each other",
+        f"{ROOM}/relays/pair_relays.py",
+        "        if len(ends) >= self._ends_max - sum(",
+        "        if 0 >= self._ends_max - sum(",
+        tests=(
+            "tests/cluster/network/test_pair_relays.py::test_no_pair_takes_the_place_of_all_others",
+        ),
+    ),
+    one(
+        "doors have room for what they are to carry",
+        "clients of one node that stands still keep all others from theirs",
+        f"{ROOM}/relays/relay.py",
+        "            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))\n",
+        "            pass\n",
+        tests=(
+            f"{TEST_GROUND}::test_a_node_that_takes_nothing_in_keeps_no_client_from_the_others",
+        ),
+    ),
+    one(
         "what comes back goes by the link back",
         "a cut one way holds up the other direction",
         f"{ROOM}/relays/pair_relays.py",
@@ -136,8 +174,8 @@ NETWORK: tuple[Mutation, ...] = (
         "a node that nobody wrote down is found by its command line",
         "nodes of a command that was killed run for ever",
         "cluster/nodes.py",
-        "        for pid in processes.running(command_of(record, node)[-4:]):\n",
-        "        for pid in processes.running(command_of(record, node)[-3:-1]):\n",
+        "command_of(record, n)[-4:]",
+        "command_of(record, n)[-3:-1]",
         tests=(f"{TEST_PLACED}::test_a_node_that_nobody_wrote_down_is_found",),
     ),
     one(

@@ -36,6 +36,8 @@ class OtherCluster:
         found = ask(self._address, [topic])
         return None if found is None else found.topics.get(topic, {})
 
+    def refuse_broken_network(self) -> None: ...
+
 
 class ApacheRun(Run):
     """A run on that broker, with a topic of its own."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -221,3 +224,45 @@ def test_the_data_of_another_cluster(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=record.cluster_id):
         cluster.start()
     assert not cluster.status().running
+
+
+# Ends this process when it would write down what it has started.
+KILLED = """
+import os, sys
+from holdfast.cluster import LocalCluster, layout
+cluster = LocalCluster.open(sys.argv[1])
+layout.write = lambda *_: os.kill(os.getpid(), 9)
+cluster.start_node(0, wait=False) if sys.argv[2:] else cluster.start(wait=False)
+"""
+
+
+def killed(directory: Path, *words: str) -> None:
+    command = [sys.executable, "-P", "-c", KILLED, str(directory), *words]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_who_starts_nodes_is_killed_before_they_are_written_down(tmp_path: Path) -> None:
+    """Goal: the next command knows them. Seen to fail: a stranger had the port, and to take others
+    was the advice, which gave the nodes' files to a second process of each.
+    """
+    with LocalCluster.create(tmp_path, brokers=1, controllers=1, port=0) as cluster:
+        before = cluster.record
+        killed(tmp_path)
+        again: Sequence[Callable[[], object]] = (
+            cluster.start,
+            lambda: cluster.move(free_ports(1)[0]),
+        )
+        for refused in again:
+            with pytest.raises(ClusterError, match=r"running already .*holdfast down.* stops it"):
+                refused()
+            assert cluster.record == before
+        cluster.down()
+        cluster.start()
+        cluster.kill(0)
+        killed(tmp_path, "0")
+        with pytest.raises(ClusterError, match=r"Node 0 runs already, as process \d+\."):
+            cluster.start_node(0)
+        cluster.wait_serving(0)
+        cluster.kill(0)
+        cluster.start_node(0)

@@ -70,6 +70,19 @@ def test_a_guard_that_stands_still_is_ended_and_so_is_what_it_guards(
         assert child.wait() == -signal.SIGKILL
 
 
+def test_what_a_guard_that_was_killed_leaves_is_ended() -> None:
+    """Seen to fail: a guard that somebody had ended counted as one that had done its work."""
+    ours = Guard()
+    mark = ours.environment[MARK]
+    with started(ours.environment) as child:
+        wait_until(lambda: len(list(marked(mark))) == 3, timeout_s=BOUND_S, what="the family")
+        ours._process.kill()
+        ours._process.wait()
+        ours.close()
+        assert list(marked(mark)) == []
+        assert child.wait() == -signal.SIGKILL
+
+
 def test_of_a_run_within_a_run_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from tests.cluster.network.conftest import MARK, marked_processes
 
 from holdfast.cluster.network import ground, possible
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial]
@@ -83,3 +85,39 @@ def test_a_lab_that_is_killed_leaves_nothing(
         lab.send_signal(signal.SIGKILL)
     wait_until(lambda: not network.stands(), timeout_s=BOUND_S, what="the holder's end")
     wait_until(lambda: not marked_processes(str(tmp_path)), timeout_s=BOUND_S, what="all ends")
+
+
+def without_servant(run: Run, number: int) -> str:
+    """Kill a process that serves the run's network; return how it is called then."""
+    network = ground.open_network(run.cluster.network().directory)
+    servant = network.servants[number]
+    os.kill(servant.pid, signal.SIGKILL)
+    return f"its {servant.name}, process {servant.pid}"
+
+
+def without_holder(run: Run) -> str:
+    pid = ground.open_network(run.cluster.network().directory).holder.pid
+    os.kill(pid, signal.SIGKILL)
+    return f"its holder, process {pid}"
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [without_holder, partial(without_servant, number=0), partial(without_servant, number=1)],
+    ids=["holder", "agent", "clients' door"],
+)
+def test_a_cluster_is_not_blamed_for_the_network_of_its_run(
+    tmp_path: Path, break_it: Callable[[Run], str]
+) -> None:
+    """Seen to fail: nothing was acknowledged any more, and the verdict was a broken promise."""
+    with Run(PARAMETERS, tmp_path / "run", lambda _: None) as run:
+        run.make_topic()
+        producer = run.start_producer()
+        run.must_flow(producer)
+        ended = break_it(run)
+        with pytest.raises(LabError, match=f"network is broken: {ended}, has ended by itself"):
+            run.steady(producer, BOUND_S)
+        with pytest.raises(LabError, match="has ended by itself"):
+            run.check("it goes on", "yes", "no", kept=False)
+        assert not run.checks
+    run.journal.close()

@@ -95,7 +95,11 @@ def test_what_had_failed_before_nodes_were_starved_is_not_excused() -> None:
     starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
     kept: list[Check] = []
     run: Any = SimpleNamespace(
-        starvation=starvation, record_check=kept.append, foretold=None, say=lambda _line: None
+        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
+        starvation=starvation,
+        record_check=kept.append,
+        foretold=None,
+        say=lambda _line: None,
     )
     Run.check(run, "all are back", "so", "not so", kept=False, late=True)
     starvation._waits = looks([0.95] * int(SECONDS_MAX))

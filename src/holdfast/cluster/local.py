@@ -226,6 +226,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
     def move(self, port: int) -> None:
         """Give a cluster that isn't running other ports, counted from `port`."""
         with layout.locked(self.directory):
+            self._refuse_running(nodes.with_strays(self.record))
             record = plan.moved(self.record, port)
             if record.network is not None:
                 from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
@@ -276,21 +277,27 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
 
     def _check_startable(self, record: ClusterRecord) -> None:
         """Raise ClusterError: a node runs already, or its port is taken."""
-        if record.network is not None:  # its ports would not tell
-            record = nodes.with_strays(record)
-        alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
-        if alive:
-            raise ClusterError(self._already_running(record, alive))
+        self._refuse_running(nodes.with_strays(record))
         if record.network is None:
             for node in record.nodes:
                 nodes.check_ports(node)
+
+    def _refuse_running(self, record: ClusterRecord) -> None:
+        """Raise ClusterError: a node runs."""
+        alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
+        if alive:
+            raise ClusterError(self._already_running(record, alive))
 
     def start_node(
         self, node_id: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S
     ) -> NodeRecord:
         """Start one node that is dead; with `wait`, return when it serves requests."""
         with layout.locked(self.directory):
-            record = self.record
+            known = self.record
+            known.node(node_id)
+            record = nodes.with_strays(known)
+            if record != known:  # a command was killed before it had written down what it started
+                layout.write(self.directory, record)
             node = record.node(node_id)
             state = nodes.state_of(node)
             if state is State.STOPPED:
@@ -399,6 +406,12 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             network.refuse_if_gone(nodes.with_strays(self.record))
         network.open()  # which says so if none stands
         return Links(network.directory)
+
+    def refuse_broken_network(self) -> None:
+        """ClusterError: of the network that ends with this process a part has ended before."""
+        ended = None if self._held is None else self._held.ended()
+        if ended is not None:
+            raise ClusterError(f"The cluster's network is broken: {ended}, has ended by itself.")
 
     def _network(self, record: ClusterRecord) -> ClusterNetwork | None:
         if record.network is None:

@@ -227,13 +227,13 @@ def with_strays(record: ClusterRecord) -> ClusterRecord:
 
     It was killed between the two: only its nodes' command lines tell whose they are.
     """
-    for node in record.nodes:
-        if state_of(node) is not State.DEAD:
-            continue
-        for pid in processes.running(command_of(record, node)[-4:]):
-            process = processes.identify(pid)
-            if process is not None:
-                record = record.with_node(replace(node, pid=pid, process=process))
+    dead = [node for node in record.nodes if state_of(node) is State.DEAD]
+    for node_id, pid in processes.running({n.id: command_of(record, n)[-4:] for n in dead}):
+        process = processes.identify(pid)
+        if process is not None:
+            start_time = processes.start_time(pid)
+            node = replace(record.node(node_id), pid=pid, process=process, start_time=start_time)
+            record = record.with_node(node)
     return record
 
 

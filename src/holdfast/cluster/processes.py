@@ -132,14 +132,22 @@ def has_gone(pid: int | None, process: str | None) -> bool:
         return True
 
 
-def running(arguments: Sequence[str]) -> list[int]:
-    """Return the processes whose command line ends with these words; none where /proc is not."""
-    wanted = b"".join(os.fsencode(word) + b"\0" for word in arguments)
+def running(endings: Mapping[T, Sequence[str]]) -> list[tuple[T, int]]:
+    """Return the processes whose command lines end with the words of one of these; whose, and pid.
+
+    None where /proc is not. All are looked for at once: it takes as long as there are processes.
+    """
+    wanted = {
+        whose: b"".join(os.fsencode(word) + b"\0" for word in words)
+        for whose, words in endings.items()
+    }
     found = []
-    for path in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*") if wanted else ():
         with suppress(OSError):
-            if (path / "cmdline").read_bytes().endswith(wanted):
-                found.append(int(path.name))
+            line = (path / "cmdline").read_bytes()
+            found += [
+                (whose, int(path.name)) for whose, end in wanted.items() if line.endswith(end)
+            ]
     return found
 
 

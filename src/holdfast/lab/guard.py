@@ -49,12 +49,13 @@ class Guard:
         )
 
     def close(self) -> None:
-        """End it, and what still bears the mark. One that does not end is ended."""
+        """End it, and what still bears the mark, also when it has not done that itself."""
         try:
             self._process.communicate(timeout=CLOSE_S)  # closes its standard input, which ends it
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._process.returncode:  # also of one that somebody else has ended, long before
             end_marked(self.environment[MARK])
 
 

@@ -37,7 +37,7 @@ from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.parameters import APACHE, TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
-from holdfast.lab.steps.mishaps import refuse_dead, wait_signalled
+from holdfast.lab.steps.mishaps import refuse_broken_network, refuse_dead, wait_signalled
 from holdfast.lab.steps.starvation import Starvation
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
@@ -204,6 +204,8 @@ class Run:
         self.journal.check(check)
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+        if not kept:
+            refuse_broken_network(self)
         late = late and not kept and self.starvation.by_now()  # what comes later excuses nothing
         self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept, late=late))
         if not kept:
@@ -500,8 +502,7 @@ class Run:
         """Wait until `condition` returns something true. LabError when the bound is over."""
 
         def alive() -> T | None:
-            for worker in self._workers:
-                worker.raise_if_dead()
+            self._refuse_mishaps()
             return condition()
 
         try:
@@ -514,9 +515,14 @@ class Run:
         try:
             return self.wait("what was expected", condition, bound_s)
         except LabError:
-            for worker in self._workers:
-                worker.raise_if_dead()
+            self._refuse_mishaps()
             return False
+
+    def _refuse_mishaps(self) -> None:
+        """LabError: something that the run needs, and that is not under test, has ended."""
+        refuse_broken_network(self)
+        for worker in self._workers:
+            worker.raise_if_dead()
 
     def steady(self, worker: Worker, seconds: float | None = None) -> None:
         """Let a workload run: until its history reaches so many seconds beyond now."""

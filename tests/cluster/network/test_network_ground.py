@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
+from tests.cluster.network.talkers import RefusedError, Talker
 
 from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError, UsageError
@@ -28,6 +31,7 @@ from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
+from holdfast.cluster.ports import free_ports
 
 pytestmark = pytest.mark.process
 
@@ -41,6 +45,9 @@ ground.make(Path(sys.argv[1]), small_plan(), settle=sys.argv[2:] == ["settle"])
 print("stands", flush=True)
 sys.stdin.read()
 """
+FEW_FILES = 128
+IN_VAIN_S = 0.3
+LONG_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -253,3 +260,79 @@ def test_where_namespaces_are_denied_that_is_said() -> None:
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.startswith("No network can be made here: unshare: unshare failed: ")
     assert "Links are broken by proxies between the nodes instead." in found.stdout
+
+
+def fill(talker: Talker, name: str) -> None:
+    """Send until nothing is taken any more. RefusedError: that is so."""
+    for _ in range(100):
+        talker.do("send", name=name, text="x" * (1 << 20))
+
+
+@pytest.mark.slow
+def test_a_door_ends_with_its_network_though_somebody_does_not_read(folder: Path) -> None:
+    """Seen to fail: it stayed until that client went on, or ended."""
+    (port,) = free_ports(1)
+    network = ground.make(folder, small_plan(), doors={port: "10.1.0.1:9092"})
+    with Talker(network.prefix("0")) as node, Talker([]) as client:
+        node.do("listen", name="port", port=9092)
+        client.do("connect", name="node", address="127.0.0.1", port=port, timeout=LONG_S)
+        node.do("accept", name="client", listener="port", timeout=LONG_S)
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            node.do("receive", name="client", timeout=IN_VAIN_S)  # from here on it waits no longer
+        with pytest.raises(RefusedError, match="ETIMEDOUT"):
+            fill(node, "client")
+        os.kill(network.holder.pid, signal.SIGKILL)
+        _, door = network.servants
+        processes.wait_until(
+            lambda: processes.state(door.pid, door.process) is processes.State.DEAD,
+            timeout_s=LONG_S,
+            what="the door's end",
+        )
+    ground.clear(folder)
+
+
+@pytest.mark.slow
+def test_a_node_that_takes_nothing_in_keeps_no_client_from_the_others(folder: Path) -> None:
+    """Seen to fail: with the usual limit on open files, 500 connections to a node that stood still
+    were all that there could be, and each one to a node that was well was reset.
+
+    Method: a smaller limit, and more connections than that has room for; none of them ends.
+    """
+    ports = free_ports(2)
+    targets = ("10.1.0.1:9092", "10.1.0.2:9092")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, limits[1]))
+    try:
+        network = ground.make(folder, small_plan(), doors=dict(zip(ports, targets, strict=True)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with network, ExitStack() as stack:
+        talkers = [stack.enter_context(Talker(network.prefix(name))) for name in ("0", "1")]
+        for talker in talkers:
+            talker.do("listen", name="port", port=9092)
+        client = stack.enter_context(Talker([]))
+        for number in range(FEW_FILES // 2):
+            dialled = {"address": "127.0.0.1", "port": ports[0], "timeout": LONG_S}
+            client.do("connect", name=str(number), **dialled)
+            talkers[0].do("accept", name=str(number), listener="port", timeout=LONG_S)
+        client.do("connect", name="well", address="127.0.0.1", port=ports[1], timeout=LONG_S)
+        talkers[1].do("accept", name="client", listener="port", timeout=LONG_S)
+        client.do("send", name="well", text="heard")
+        assert talkers[1].do("receive", name="client", timeout=LONG_S) == "heard"
+
+
+@pytest.mark.slow
+def test_files_of_any_number_are_read() -> None:
+    """Seen to fail: who had 1024 files open could make no network, and slow no link."""
+    script = """
+import fcntl, os, resource
+from holdfast.cluster.network import ground
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+reading, writing = os.pipe()
+os.write(writing, b"line\\n")
+print(ground.read_line(fcntl.fcntl(reading, fcntl.F_DUPFD, 1024), 30.0))
+"""
+    command = [sys.executable, "-P", "-c", script]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "b'line\\n'\n"

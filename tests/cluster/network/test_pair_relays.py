@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import pytest
@@ -162,3 +162,64 @@ def test_what_was_said_before_and_is_no_frame_leaves_no_connection_behind() -> N
                 server.close()
 
     asyncio.run(run())
+
+
+def test_no_pair_takes_the_place_of_all_others() -> None:
+    """Seen to fail: a node that took nothing in kept other nodes from each other.
+
+    Method: the first pair dials until it is refused; then another one is let through.
+    """
+    relays = Relays("1", ends_max=12)
+
+    async def run() -> None:
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(100):
+                await heard.put(data)
+            writer.close()
+
+        def relay_of(pair: tuple[str, str], address: Address) -> LetIn:
+            async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await relays.carry(pair, relay.End(reader, writer), *address)
+
+            return lead
+
+        async def dial(server: asyncio.Server) -> Streams:
+            return await asyncio.open_connection(*server.sockets[0].getsockname())
+
+        async with asyncio.timeout(LONG_S):
+            target = await asyncio.start_server(node, "127.0.0.1", 0)
+            address = target.sockets[0].getsockname()
+            servers = [
+                await asyncio.start_server(relay_of(pair, address), "127.0.0.1", 0)
+                for pair in (THERE, ("2", "1"))
+            ]
+            held = []
+            with suppress(ConnectionResetError):
+                while True:
+                    reader, writer = await dial(servers[0])
+                    held.append(writer)
+                    writer.write(b"here")
+                    await first_of(heard.get(), reader.read(1))
+            assert len(held) == 4, "three have half of the places, and the last one is refused"
+            held.append((await dial(servers[1]))[1])
+            held[-1].write(b"others")
+            assert await heard.get() == b"others"
+            for writer in held:
+                writer.transport.abort()
+            for server in (*servers, target):
+                server.close()
+
+    asyncio.run(run())
+
+
+async def first_of(*waited: Coroutine[None, None, bytes]) -> None:
+    """Wait for one of these; the others are given up. Raises what it does."""
+    tasks = [asyncio.create_task(each) for each in waited]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()

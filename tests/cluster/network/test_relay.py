@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.cluster.network.relayed_ends import LONG_S, Address, LetIn, Streams, relayed_ends
 
+from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.door import Door
+
+IN_VAIN_S = 0.3
 
 
 def relayed(check: Callable[[Streams, Streams], Awaitable[None]]) -> None:
@@ -76,3 +79,40 @@ def test_more_than_a_buffer_passes_whole() -> None:
         inside[1].close()
 
     relayed(check)
+
+
+def test_what_nobody_takes_stays_with_who_sent_it() -> None:
+    """Seen to fail: 4 MiB of each connection were held, of a thousand all the memory there is."""
+
+    class Held(relay.Straight):
+        """Lets nothing through."""
+
+        admitted = 0
+
+        async def admit(self, size: int) -> float:
+            self.admitted += size
+            return 0.0
+
+        async def pass_on(self, _data: bytes) -> bytes:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def run() -> None:
+        held = Held()
+
+        def relay_to(address: Address) -> LetIn:
+            async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                near, far = relay.End(reader, writer), await relay.dial(*address, LONG_S)
+                await relay.join(near, far, held, relay.Straight())
+
+            return lead
+
+        async with relayed_ends(relay_to) as (outside, _):
+            outside[1].write(bytes(64 << 20))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(IN_VAIN_S):
+                    await outside[1].drain()
+            assert 0 < held.admitted <= 2 * relay.CHUNK_BYTES
+            outside[1].transport.abort()
+
+    asyncio.run(run())

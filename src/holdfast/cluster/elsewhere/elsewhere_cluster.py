@@ -401,5 +401,8 @@ class ElsewhereCluster:
     def links(self) -> Links:
         self._refuse("its links")
 
+    def refuse_broken_network(self) -> None:
+        """Nothing: whose it is, nobody here has made it."""
+
     def _refuse(self, what: str) -> NoReturn:
         raise ClusterError(f"This cluster is not the lab's own: of {what} nothing is known here.")

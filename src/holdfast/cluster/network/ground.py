@@ -99,6 +99,15 @@ class Network(AbstractContextManager["Network"]):
     def stands(self) -> bool:
         return processes.state(self.holder.pid, self.holder.process) is not State.DEAD
 
+    def ended(self) -> str | None:
+        """Return which of its processes has ended; None: all of it stands."""
+        if not self.stands():
+            return f"its holder, process {self.holder.pid}"
+        for each in self.servants:
+            if processes.state(each.pid, each.process) is State.DEAD:
+                return f"its {each.name}, process {each.pid}"
+        return None
+
     def end(self, *, timeout_s: float = END_TIMEOUT_S) -> None:
         """End it, and return when its processes have gone. Whoever is in a place stays, cut off."""
         if self.lifeline is not None:
@@ -216,9 +225,11 @@ def read_line(file: int, timeout_s: float) -> bytes:
     """Return the next line of a pipe, or what came before it ended or the time was over."""
     received = b""
     deadline = time.monotonic() + timeout_s
+    readable = select.poll()  # `select` knows no file from 1024 on
+    readable.register(file, select.POLLIN)
     while not received.endswith(b"\n"):
         left = deadline - time.monotonic()
-        if left <= 0 or not select.select([file], [], [], left)[0]:
+        if left <= 0 or not readable.poll(left * 1000):
             return received + b" (no answer in time)"
         part = os.read(file, 1 << 16)
         if not part:

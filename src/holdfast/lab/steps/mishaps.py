@@ -47,6 +47,14 @@ def break_off(run: Run, problem: Exception) -> str:
     return words
 
 
+def refuse_broken_network(run: Run) -> None:
+    """LabError: the run's own network has ended: what the cluster does then is no fault of its."""
+    try:
+        run.cluster.refuse_broken_network()
+    except ClusterError as error:
+        raise LabError(str(error)) from error
+
+
 def refuse_dead(run: Run, node: int) -> None:
     """LabError, behind a failed check: a node that is about to be hurt has ended by itself."""
     if run.cluster.state(node) == "dead":

@@ -37,7 +37,7 @@ class KernelLinks:
         # We are in the network's user namespace, which can't be entered again.
         self._holder = replace(holder, user=False)
         self._known: set[Pair] = set()  # links that have a chain, broken or not
-        self._relays, self._relay_port = Relays(seed), 0
+        self._relays, self._relay_port = Relays(seed, 2 * relay.take_room()), 0
         self._table: Table = {}
         # Whether the table that we know is the kernel's: nft that failed, or was too slow to say,
         # may have changed it all the same.

@@ -43,7 +43,7 @@ class ProxyLinks:
     def __init__(self, plan: Plan, seed: str) -> None:
         self._plan = plan
         self._table: Table = {}
-        self._relays = Relays(seed)
+        self._relays = Relays(seed, 2 * relay.take_room())
         self._listeners: list[tuple[socket.socket, str, int]] = []
 
     def listen(self, name: str, advertised: int, own: int) -> None:

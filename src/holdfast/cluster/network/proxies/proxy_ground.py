@@ -37,6 +37,11 @@ class Proxies(AbstractContextManager["Proxies"]):
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    def ended(self) -> str | None:
+        """Return which of their processes has ended; None: they stand."""
+        dead = processes.state(self.pid, self.process) is State.DEAD
+        return f"its proxies, process {self.pid}" if dead else None
+
     def end(self, *, timeout_s: float = ground.END_TIMEOUT_S) -> None:
         """End them, and return when their process has gone."""
         if self.lifeline is not None:

@@ -29,8 +29,8 @@ BACKLOG: Final = 128
 class Door:
     """One port outside, and where it leads."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, target: tuple[str, int], connections_max: int = CONNECTIONS_MAX) -> None:
+        self._target, self._connections_max = target, connections_max
         # A task that waits for an end whose other side is half-closed is known to nobody else, and
         # would be collected as garbage.
         self._open: set[asyncio.Task[Any] | None] = set()
@@ -43,7 +43,7 @@ class Door:
     async def let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection. Who can't be led on is reset."""
         near = relay.End(reader, writer)
-        if self.connections >= CONNECTIONS_MAX:
+        if self.connections >= self._connections_max:
             near.reset()
             return
         task = asyncio.current_task()
@@ -83,11 +83,13 @@ def main() -> int:
     try:
         network = ground.open_network(Path(directory))
         watched = watch_holder(network.holder)
+        # A door whose node takes nothing in fills up, and must leave the others theirs.
+        most = min(CONNECTIONS_MAX, relay.take_room() // max(1, len(leads)))
         doors = []
         for lead in leads:
             port, _, target = lead.partition("=")
             address, _, inside = target.rpartition(":")
-            doors.append((open_port(int(port)), Door((address, int(inside)))))
+            doors.append((open_port(int(port)), Door((address, int(inside)), most)))
         holder = network.holder
         place = str(holder.descriptors[name])
         enter.enter(str(holder.pid), holder.process, place, holder.user)

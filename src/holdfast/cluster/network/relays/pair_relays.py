@@ -15,7 +15,7 @@ from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.answers import Connection, NotFramesError, Swallowing
 from holdfast.cluster.network.relays.relay import End
 
-CONNECTIONS_MAX: Final = 2000
+ENDS_MAX: Final = 2000  # of all connections, which have two each
 BEGUN_CHUNKS: Final = 4  # of a connection that can't go on yet
 DIAL_TIMEOUT_S: Final = 60.0
 ROOM_S: Final = 0.02  # between two looks whether a link has room
@@ -24,8 +24,8 @@ ROOM_S: Final = 0.02  # between two looks whether a link has room
 class Relays:
     """All connections that are relayed, the table they obey, and what is swallowed of which."""
 
-    def __init__(self, seed: str) -> None:
-        self._seed = seed
+    def __init__(self, seed: str, ends_max: int = ENDS_MAX) -> None:
+        self._seed, self._ends_max = seed, min(ends_max, ENDS_MAX)
         self._table: Table = {}
         self._changed = asyncio.Event()
         self._open: dict[Pair, set[End]] = {}  # by who dialled whom
@@ -68,7 +68,9 @@ class Relays:
     async def carry(self, pair: Pair, near: End, address: str, port: int) -> None:
         """Carry a connection that `pair` has begun to where it wanted to go."""
         ends = self._open.setdefault(pair, set())
-        if sum(map(len, self._open.values())) >= CONNECTIONS_MAX:
+        # No pair has more than is left for all others: what one of them does not let go of, of a
+        # node that stands still, would keep nodes from each other.
+        if len(ends) >= self._ends_max - sum(map(len, self._open.values())):
             near.reset()
             return
         ends.add(near)

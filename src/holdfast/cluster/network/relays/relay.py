@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import resource
 import socket
 import struct
 import termios
@@ -18,6 +19,8 @@ CHUNK_BYTES: Final = 64 << 10
 WAITING_CHUNKS: Final = 64  # of one direction that is slowed
 BUFFER_BYTES: Final = 1 << 20
 LAST_S: Final = 5.0  # for the last bytes before a connection is ended
+FILES_MAX: Final = 65_536  # that one process has open
+SPARE_FILES: Final = 256  # for what is taken in to be refused, and for all but connections
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
 
@@ -73,6 +76,21 @@ class End:
         self.writer.transport.abort()
 
 
+def take_room() -> int:
+    """Let this process have as many open files as it may; return for how many connections.
+
+    What is usual is 1024, and a connection has two ends.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    limit = FILES_MAX if soft == resource.RLIM_INFINITY else min(soft, FILES_MAX)
+    return (limit - min(SPARE_FILES, limit // 4)) // 2
+
+
 async def dial(address: str, port: int, timeout_s: float) -> End:
     """Connect. OSError, TimeoutError: it can't be had."""
     async with asyncio.timeout(timeout_s):
@@ -90,6 +108,10 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
     except OSError:
         for end in (near, far):
             end.reset()
+    except asyncio.CancelledError:  # the process ends: what somebody does not read keeps it no more
+        for end in (near, far):
+            end.reset()
+        raise
     finally:
         for way in ways:
             way.cancel()
@@ -114,6 +136,7 @@ async def _carry(source: End, sink: End, passage: Passage, back: Passage) -> Non
     try:
         while True:
             when, said = await waiting.get()
+            waiting.task_done()
             if when > clock():
                 await asyncio.sleep(when - clock())
             if isinstance(said, OSError):
@@ -170,4 +193,7 @@ async def _read(source: End, passage: Passage, waiting: _Waiting) -> None:
         except OSError as error:
             said = error
         size = 0 if isinstance(said, OSError) else len(said)
-        await waiting.put((await passage.admit(size), said))
+        when = await passage.admit(size)
+        await waiting.put((when, said))
+        if not when:  # nothing is in flight: what nobody takes stays with who sent it
+            await waiting.join()
