@@ -16,7 +16,11 @@ import pytest
 from tests.lab.proofs import proven
 
 from holdfast.cluster.network import possible
-from holdfast.lab.scenarios.networks import three_zones
+from holdfast.judge.history import Unknown
+from holdfast.lab.evidence import events_of
+from holdfast.lab.run import Run
+from holdfast.lab.scenarios.networks import lost_acknowledgement, three_zones
+from holdfast.lab.steps.sides import Side, Sides
 
 pytestmark = [
     pytest.mark.serial("groups"),
@@ -74,6 +78,28 @@ def test_two_zones_of_three_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     main, control = proven(tmp_path, "three-zones", ["main", "control"]).results
     assert [row[0] for row in main.tables[0].rows] == ["a"]
     assert control.failed_by.split(" ", 1)[1].startswith("lost")
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_the_answer_that_is_swallowed_is_that_of_who_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no other client's answer is swallowed in its place, however slow the machine is.
+
+    Method: so much time that librdkafka has no back-off left, and is the first to connect again.
+    """
+    told = lost_acknowledgement.without_retries
+
+    def later(run: Run, sides: Sides, side: Side) -> None:
+        run.steady_view(12.0)
+        told(run, sides, side)
+
+    monkeypatch.setattr(lost_acknowledgement, "without_retries", later)
+    (main,) = proven(
+        tmp_path, "lost-acknowledgement", ["main", "control"], control=False, rate=200.0
+    ).results
+    told_of = events_of([main.history / "never-twice.jsonl"])
+    assert "AnswerTimeoutError" in [each.error for each in told_of if isinstance(each, Unknown)]
 
 
 @pytest.mark.usefixtures("_has_namespaces")
