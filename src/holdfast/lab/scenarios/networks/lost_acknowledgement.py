@@ -27,8 +27,10 @@ def steps(run: Run) -> None:
     sides, side, producer = begin(run)
     rows = swallow(run, sides, producer)
     leader = run.replicas[PARTITION][0]
+    before = sides.dropped()
     sides.cut(sides.client_of(side), str(leader), [leader], "from its client", one_way=True)
     run.steady_view(OUTAGE_S)
+    sides.must_drop("the cut of requests", before)
     sides.heal()
     run.expect_flow(producer, "its requests had vanished", SETTLE_S)
     producer.stop()  # or the one answer that is swallowed may be its own
