@@ -12,9 +12,16 @@ import pytest
 from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Event, Fault, LinkChange
+from holdfast.judge.history import Acknowledged, Event, Fault, LinkChange, Refused, Send
 from holdfast.judge.timeline import CUT, WHOLE
-from holdfast.lab.aftermath import FAULTS_MAX, Missing, Recoveries, expired_check, lost_check
+from holdfast.lab.aftermath import (
+    FAULTS_MAX,
+    Errors,
+    Missing,
+    Recoveries,
+    expired_check,
+    lost_check,
+)
 from holdfast.lab.report import Check, Table
 
 GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
@@ -42,6 +49,7 @@ def test_a_loss_is_named_offset_by_offset(expected: list[tuple[int, int, str]], 
     for event in LOSSY.events:
         missing.feed(event)
     check = missing.check(expected)
+    assert check.name == "acknowledged events lost, offset by offset"
     assert check.kept is kept
     assert check.seen == ("the same" if kept else "P0: 1")
 
@@ -49,6 +57,7 @@ def test_a_loss_is_named_offset_by_offset(expected: list[tuple[int, int, str]], 
 def test_offsets_that_are_lost_are_said_as_ranges() -> None:
     named = [(0, 3, "a"), (0, 4, "b"), (0, 5, "c"), (0, 9, "d"), (1, 6, "e")]
     assert Missing().check(named).expected == "P0: 3 to 5, P0: 9, P1: 6"
+    assert Missing().check([]).expected == "none"
 
 
 def test_what_expired_is_exact_by_what_allowed_it() -> None:
@@ -155,11 +164,79 @@ def test_faults_that_do_not_fit_the_table_count_for_the_longest() -> None:
     assert recoveries.longest_ms == 10 * FAULTS_MAX + 2.5
 
 
+def links(at_ms: float, state: str = CUT) -> LinkChange:
+    return LinkChange(at_ms=at_ms, wall_ms=0, process="lab", pairs=(("1", "2"),), state=state)
+
+
+def test_who_has_something_in_flight_waits_from_the_fault_on() -> None:
+    """Method: two in flight, of which one is answered before the fault; half a millisecond."""
+    story = Story().send(0).send(1).ack(0, 0).pause(10).send(2).pause(100).ack(2, 2)
+    fault_ms = story.events[2].at_ms + 5
+    assert fed(*story.events, *faults((fault_ms, "KILL", 0))).longest_ms == 107
+    quick = Story().send(0).ack(0, 0)
+    assert fed(*quick.events, *faults((1001, "KILL", 0))).longest_ms == 1.0
+    at_once = Acknowledged(
+        at_ms=1001.5, wall_ms=0, process="p", topic="foo", partition=0, id="p:0", offset=0
+    )
+    assert fed(quick.events[0], at_once, *faults((1001, "KILL", 0))).longest_ms == 0.5
+
+
+def test_an_outcome_of_what_was_never_sent_is_no_recovery() -> None:
+    events = [each for each in GOOD.events if not isinstance(each, Send)]
+    assert fed(*faults((900, "KILL", 0)), *events).longest_ms is None
+
+
+def test_a_wait_that_a_cut_meets_is_counted_from_each_fault() -> None:
+    """Goal: of the cut since it is made, of the kill since that. No other event makes a cut."""
+    story = Story().send(0).pause(99).send(1).pause(99).ack(1, 1)
+    end_ms = story.events[-1].at_ms
+    told = faults((1010, CUT, 1))
+    assert fed(*story.events, *told, links(1050)).longest_ms == end_ms - 1050
+    assert fed(*story.events, *told, links(1050, WHOLE)).longest_ms == end_ms - 1010
+    killed = faults((1005, "KILL", 2))
+    events = (*story.events, *killed, *told, links(1050))
+    assert fed(*events).longest_ms == end_ms - 1005
+    assert [row[::2] for row in cells(*events)] == [
+        ["SIGKILL 2", f"{end_ms - 1005:.0f} ms"],
+        ["network cut 1", f"{end_ms - 1050:.0f} ms"],
+    ]
+
+
+def test_a_cut_that_nobody_makes_before_the_next_fault_has_begun_as_it_was_told() -> None:
+    """Method: a link that is cut later is another one's."""
+    story = Story().send(0).pause(99).send(1).pause(99).ack(1, 1)
+    events = (*story.events, *faults((1010, CUT, 1), (1020, "KILL", 2)), links(1050))
+    recoveries = fed(*events)
+    assert recoveries.longest_ms == recoveries.longest_ms == story.events[-1].at_ms - 1010
+    assert [row[0] for row in cells(*events)] == ["network cut 1", "SIGKILL 2"]
+
+
+def test_two_cuts_that_are_made_one_after_the_other_are_two() -> None:
+    story = Story().send(0).pause(300).send(1).ack(1, 1)
+    told = faults((1010, CUT, 1), (1100, CUT, 2))
+    events = (*story.events, *told, links(1020), links(1110))
+    assert [row[0] for row in cells(*events)] == ["network cut 1", "network cut 2"]
+    assert fed(*events).longest_ms == story.events[-1].at_ms - 1020
+
+
+def test_an_error_that_a_process_met_is_not_missing() -> None:
+    errors = Errors()
+    for event in (*Story().send(0, by="q").refuse(0, by="q").events, *GOOD.events):
+        errors.feed(event)
+    (refused,) = (each for each in Story().send(0).refuse(0).events if isinstance(each, Refused))
+    assert errors.missing("q", refused.error) is None
+    assert errors.missing("p", refused.error) == (
+        f"nothing that 'p' wrote was answered with {refused.error}"
+    )
+    assert errors.missing("q", "OTHER") is not None
+
+
 def test_what_slips_through_before_a_cut_is_made_is_no_wait() -> None:
-    cut = LinkChange(at_ms=1050, wall_ms=0, process="lab", pairs=(("1", "2"),), state=CUT)
+    cut = links(1050)
     story = Story().send(0).ack(0, 0).pause(25).send(1).ack(1, 1)
     recoveries = fed(*story.events, *faults((1010, CUT, 1)), cut)
     assert recoveries.longest_ms is None
+    assert cells(*story.events, *faults((1010, CUT, 1)), cut) == [["network cut 1", "p", "-"]]
     assert fed(*story.events, *faults((1010, CUT, 1))).longest_ms == 1.0  # nobody tells of links
 
 

@@ -132,9 +132,6 @@ class Errors:
         return f"nothing that {process!r} wrote was answered with {error}"
 
 
-Client = tuple[str, int]  # a process, in one partition
-
-
 class _Recovery:
     """One fault: how long each client waited until it was acknowledged again, in ms."""
 
@@ -142,7 +139,7 @@ class _Recovery:
         self.action = fault.action
         self.nodes = [fault.node]
         self.since_ms = fault.at_ms
-        self.waited: dict[Client, float] = {}
+        self.waited: dict[tuple[str, int], float] = {}
 
 
 class _Wait(NamedTuple):
@@ -164,10 +161,12 @@ class Recoveries:
         self._latest: _Recovery | None = None
         self._told: list[_Recovery] = []  # cuts that nobody has said to be made yet
         self._sent: dict[str, float] = {}  # what has no outcome yet
-        self._in_flight: Counter[Client] = Counter()
-        self._waits: dict[Client, deque[_Wait]] = {}  # that go on, by client
-        self._begun: dict[Client, _Recovery] = {}  # the latest fault that each has waited after
-        self._recovered: set[Client] = set()  # after any fault
+        self._in_flight: Counter[tuple[str, int]] = Counter()
+        self._waits: dict[tuple[str, int], deque[_Wait]] = {}  # that go on, by client
+        self._begun: dict[
+            tuple[str, int], _Recovery
+        ] = {}  # the latest fault that each has waited after
+        self._recovered: set[tuple[str, int]] = set()  # after any fault
         self._longest_ms: float | None = None
 
     def feed(self, event: Event) -> None:
@@ -181,13 +180,13 @@ class Recoveries:
         elif isinstance(event, LinkChange) and event.state == CUT and self._told:
             self._cut(event.at_ms)
 
-    def _send(self, client: Client, event: Send) -> None:
+    def _send(self, client: tuple[str, int], event: Send) -> None:
         self._sent[event.id] = event.at_ms
         self._in_flight[client] += 1
         if self._latest is not None and self._begun.get(client) is not self._latest:
             self._wait(client, self._latest, event.at_ms)
 
-    def _answer(self, client: Client, event: Acknowledged | Refused | Unknown) -> None:
+    def _answer(self, client: tuple[str, int], event: Acknowledged | Refused | Unknown) -> None:
         sent_ms = self._sent.pop(event.id, None)
         if sent_ms is None:
             return
@@ -237,12 +236,11 @@ class Recoveries:
     def _begin(self, fault: _Recovery) -> None:
         """Let those wait who have something in flight, and the others when they send."""
         self._latest = fault
-        self._begun.clear()
         for client, count in self._in_flight.items():
             if count:
                 self._wait(client, fault, fault.since_ms)
 
-    def _wait(self, client: Client, fault: _Recovery, begin_ms: float) -> None:
+    def _wait(self, client: tuple[str, int], fault: _Recovery, begin_ms: float) -> None:
         self._begun[client] = fault
         self._waits.setdefault(client, deque()).append(_Wait(fault, begin_ms))
 
