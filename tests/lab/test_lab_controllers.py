@@ -6,14 +6,18 @@ And what they ask of whose brokers.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from holdfast.clients.blocking_driver import AnswerTimeoutError
+from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.parameters import APACHE, EMBEDDED, Parameters
+from holdfast.lab.scenarios import controller_down
 from holdfast.lab.scenarios.controller_down import PATIENCE, leave
 from holdfast.lab.steps.controllers import (
     UNDERWAY_MS,
@@ -22,6 +26,8 @@ from holdfast.lab.steps.controllers import (
     between,
     latency_table,
 )
+from holdfast.wire.administration import AdminError, AdminRequest
+from holdfast.wire.errors import ErrorCode
 
 
 def sent(number: int, at_ms: float, took_ms: float | None) -> list[Event]:
@@ -122,16 +128,56 @@ def test_a_broker_that_leaves_without_a_controller_has_its_engines_time_and_word
     log = tmp_path / "server.log"
     log.write_text("\n".join(["[WARN] before", said, *["[WARN] and on"] * 40]))
     seen = []
+    bounds = []
+
+    def check(_name: str, _expected: str, _seen: str, *, kept: bool, late: bool = False) -> None:
+        seen.append(kept)
+        bounds.append(late)
+
     node = SimpleNamespace(log_file=str(log))
     run: Any = SimpleNamespace(
         parameters=Parameters(engine=engine),
         cluster=SimpleNamespace(node=lambda _node: node),
         fault=lambda *_: (time.monotonic() - took_s) * 1000,
-        check=lambda _name, _expected, _seen, kept: seen.append(kept),
+        check=check,
     )
     leave(run)
     assert seen == kept
+    assert bounds == [True, False]  # what it says is as it must be on any machine
     assert run.parameters.leave_s > took_s or not kept[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept", "late"),
+    [
+        (AdminError("create", ErrorCode.REQUEST_TIMED_OUT), True, False),
+        (AdminError("create", ErrorCode.NOT_CONTROLLER), False, False),
+        (None, False, False),
+        (AnswerTimeoutError("no answer in time"), False, True),
+    ],
+    ids=["timed out", "refused otherwise", "done", "no answer"],
+)
+def test_only_an_answer_that_does_not_come_is_late(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception | None, kept: bool, late: bool
+) -> None:
+    """Goal: on a machine that starves nodes an answer may be late; a wrong one is wrong."""
+
+    def perform(_asked: object) -> None:
+        if answer is not None:
+            raise answer
+
+    asked = SimpleNamespace(perform=perform)
+    monkeypatch.setattr(controller_down, "Driver", lambda *_, **__: nullcontext(asked))
+    seen = []
+    run: Any = SimpleNamespace(
+        parameters=Parameters(),
+        cluster=SimpleNamespace(bootstrap_servers=""),
+        wait=lambda _what, over, _bound_s: wait_until(over, timeout_s=10.0, what="an answer"),
+        check=lambda *_, kept, late: seen.append((kept, late)),
+    )
+    change = controller_down.Change(run, "create", cast("AdminRequest[None]", None))
+    change.expect_timed_out(run, "all are gone")
+    assert seen == [(kept, late)]
 
 
 def test_signals_are_waited_for_as_long_as_the_scenario_with_the_most_patience() -> None:

@@ -10,13 +10,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.lab.proofs import proven
 
 from holdfast.cluster.network import possible
-from holdfast.lab.scenarios.networks import three_zones
+from holdfast.judge.history import Unknown
+from holdfast.lab.evidence import events_of
+from holdfast.lab.journal import Exit
+from holdfast.lab.prove import prove
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenarios.networks import lost_acknowledgement, three_zones
+from holdfast.lab.steps.sides import Side, Sides
 
 pytestmark = [
     pytest.mark.serial("groups"),
@@ -74,6 +83,51 @@ def test_two_zones_of_three_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     main, control = proven(tmp_path, "three-zones", ["main", "control"]).results
     assert [row[0] for row in main.tables[0].rows] == ["a"]
     assert control.failed_by.split(" ", 1)[1].startswith("lost")
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+def test_the_answer_that_is_swallowed_is_that_of_who_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no other client's answer is swallowed in its place, however slow the machine is.
+
+    Method: so much time that librdkafka has no back-off left, and is the first to connect again.
+    """
+    told = lost_acknowledgement.without_retries
+
+    def later(run: Run, sides: Sides, side: Side) -> None:
+        run.steady_view(12.0)
+        told(run, sides, side)
+
+    monkeypatch.setattr(lost_acknowledgement, "without_retries", later)
+    (main,) = proven(
+        tmp_path, "lost-acknowledgement", ["main", "control"], control=False, rate=200.0
+    ).results
+    told_of = events_of([main.history / "never-twice.jsonl"])
+    assert "AnswerTimeoutError" in [each.error for each in told_of if isinstance(each, Unknown)]
+
+
+@pytest.mark.usefixtures("_has_namespaces")
+@pytest.mark.parametrize("name", ["controllers-cut", "lost-acknowledgement"])
+def test_a_cut_that_drops_nothing_was_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Goal: where clients are to notice nothing, that is no proof unless something was done.
+
+    Method: links that are told to be cut, and are not.
+    """
+    monkeypatch.setattr(Sides, "cut", lambda *_, **__: time.monotonic() * 1000)
+    scenario = load_scenario(name)
+    parts = tuple(part for part in scenario.parts if part.name in {"main", "control"})
+    outcome = prove(
+        replace(scenario, parts=parts),
+        scenario.defaults,
+        tmp_path / "run",
+        command="x",
+        control=False,
+    )
+    assert outcome.exit is Exit.NOT_MADE
+    assert "dropped no packet" in outcome.verdict
 
 
 @pytest.mark.usefixtures("_has_namespaces")

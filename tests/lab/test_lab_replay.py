@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,13 +20,15 @@ import pytest
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenario import load_scenario
-from holdfast.lab.scenarios.networks.replay import refuse_nothing
+from holdfast.lab.scenarios.networks import storm
+from holdfast.lab.scenarios.networks.replay import Replay, refuse_nothing
 from holdfast.lab.steps.replay_plan import (
     AFTER_S,
     CALM_S,
     FIRST_S,
     SESSION,
     SESSION_MS,
+    Fault,
     Kind,
     replayable,
     schedule_of,
@@ -243,6 +247,47 @@ def test_where_nothing_was_hurt_nothing_is_proven(
 ) -> None:
     with pytest.raises(LabError, match=words) if words else nullcontext():
         refuse_nothing(done, dropped)
+
+
+def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a cut that held for no moment was not made, and what held is told as long as it did.
+
+    Method: a clock by hand. To cut takes three seconds, as on a machine with too much to do.
+    """
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    told: list[str] = []
+
+    def waits(seconds: float) -> None:
+        clock.now_s += seconds
+
+    def cuts(a: str, b: str, *_: object, **__: object) -> None:
+        told.append(f"cut {a} {b}")
+        waits(3.0)
+
+    run: Any = SimpleNamespace(
+        steady_view=waits, cluster=SimpleNamespace(broker_ids=[0, 1, 2], controller_ids=[100])
+    )
+    sides: Any = SimpleNamespace(
+        cut=cuts, heal_pair=lambda a, b: told.append(f"heal {a} {b}"), has_places=True
+    )
+    replay = Replay(run, sides)
+    between = partial(Fault, kind=Kind.CUT, target="broker:0")
+    replay.play(
+        [
+            between(at_s=1.0, seconds=10.0, other="broker:1"),
+            between(at_s=2.0, seconds=1.5, other="broker:2"),
+            between(at_s=3.0, seconds=1.5, other="controller:0"),
+        ]
+    )
+    assert told == ["cut 0 1", "cut 0 100", "heal 0 100", "heal 0 1"]
+    assert (replay.done[Kind.CUT], replay.passed_over[Kind.CUT]) == (2, 1)
+    assert [row[:3] for row in replay.rows] == [
+        ["1.0", "0.0", "7.0"],
+        ["2.0", "2.0", "-"],
+        ["3.0", "1.0", "0.0"],
+    ]
+    assert [row[-1] for row in replay.rows] == ["done", "passed over", "done"]
 
 
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:

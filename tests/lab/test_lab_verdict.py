@@ -21,6 +21,7 @@ from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.prove import _verdict
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -83,8 +84,9 @@ def prove(
         (SILENT, LOSSY, Exit.NOT_MADE, "No event was acknowledged"),
         (GOOD, GOOD, Exit.NOT_MADE, "control did not fail as it must"),
         (GOOD, GOOD, Exit.NOT_MADE, "; nothing was lost)"),
-        (GOOD, DOUBLE, Exit.NOT_MADE, "; nothing was lost)"),
-        (GOOD, WORSE, Exit.NOT_MADE, "; besides, there was: duplicated)"),
+        (GOOD, DOUBLE, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
+        (GOOD, WORSE, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
+        (LOSSY, WORSE, Exit.BROKEN, "Broken (Main: lost)"),
     ],
 )
 def test_the_exit_status(
@@ -174,6 +176,31 @@ def test_a_control_by_its_checks_fails_those_that_are_foretold_and_keeps_the_pro
     checks = [Check(name=name, expected="1", seen="2", kept=False) for name in failed]
     checks.append(Check(name="0 is down: P1", expected="1", seen="1", kept=True))
     assert part_result(control, story, checks, tmp_path).as_it_must is as_it_must
+
+
+@pytest.mark.parametrize(
+    ("story", "broke_off", "code", "words"),
+    [
+        (GOOD, None, Exit.KEPT, "Kept."),
+        (LOSSY, None, Exit.BROKEN, "Broken (Control, of its own promise: lost)"),
+        (DOUBLE, None, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
+        (UNREAD, None, Exit.NOT_MADE, "control did not fail as it must"),
+        (DOUBLE, "the machine is too busy", Exit.NOT_MADE, "the machine is too busy"),
+    ],
+)
+def test_what_a_control_has_to_keep_and_breaks_is_broken(
+    tmp_path: Path, story: Story, broke_off: str | None, code: Exit, words: str
+) -> None:
+    """Goal: a loss is a loss, also where a check was to fail: who can't make a run repeats it."""
+    control = Part(name="control", title="Control", steps=nothing, breaks_check=" is down")
+    down = Check(name="2 is down: P0", expected="1", seen="2", kept=False)
+    results = [
+        part_result(MAIN, GOOD, [], tmp_path),
+        part_result(control, story, [down], tmp_path, broke_off),
+    ]
+    found, said = _verdict(results, broke_off)
+    assert found is code
+    assert words in said
 
 
 def part_result(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from holdfast.judge.groups.verdict import GroupAnomaly, GroupJudgement
 from holdfast.judge.history import (
@@ -131,92 +133,146 @@ class Errors:
 
 
 class _Recovery:
-    """One fault: when each process was first acknowledged again, by partition."""
+    """One fault: how long each client waited until it was acknowledged again, in ms."""
 
     def __init__(self, fault: Fault) -> None:
         self.action = fault.action
         self.nodes = [fault.node]
         self.since_ms = fault.at_ms
-        self.is_in_force = fault.action != CUT  # a cut is told before it is made
-        self.first: dict[tuple[str, int], float] = {}
+        self.waited: dict[tuple[str, int], float] = {}
+
+
+class _Wait(NamedTuple):
+    """A client has waited since `begin_ms` for an acknowledgement of what it sent after a fault."""
+
+    fault: _Recovery
+    begin_ms: float
 
 
 class Recoveries:
-    """How long it took after each fault. Fed with a whole history, in the order of its clock."""
+    """How long clients waited after each fault. Fed with a whole history, in order of its clock.
+
+    Who waits for an answer at the fault has waited since then. Who has nothing in flight waits for
+    nothing: not before it sends again, or for the first time.
+    """
 
     def __init__(self) -> None:
-        self._faults: list[_Recovery] = []
-        self._sent: dict[str, float] = {}  # what has no outcome yet, and was sent after a fault
-        self._partitions: set[int] = set()
-        self._processes: set[str] = set()
+        self._faults: list[_Recovery] = []  # those in the table
+        self._latest: _Recovery | None = None
+        self._told: list[_Recovery] = []  # cuts that nobody has said to be made yet
+        self._sent: dict[str, float] = {}  # what has no outcome yet
+        self._in_flight: Counter[tuple[str, int]] = Counter()
+        self._waits: dict[tuple[str, int], deque[_Wait]] = {}  # that go on, by client
+        self._begun: dict[
+            tuple[str, int], _Recovery
+        ] = {}  # the latest fault that each has waited after
+        self._recovered: set[tuple[str, int]] = set()  # after any fault
+        self._longest_ms: float | None = None
 
     def feed(self, event: Event) -> None:
-        if isinstance(event, Fault):
-            if event.action in HURTS and len(self._faults) < FAULTS_MAX:
-                self._faults.append(_Recovery(event))
-        elif not self._faults:
-            return
-        elif isinstance(event, LinkChange):
-            if event.state == CUT:
-                self._cut(event.at_ms)
-        elif isinstance(event, Send):
-            self._sent[event.id] = event.at_ms
+        if isinstance(event, Send):
+            self._send((event.process, event.partition), event)
         elif isinstance(event, Acknowledged | Refused | Unknown):
-            sent_ms = self._sent.pop(event.id, None)
-            latest = self._faults[-1]
-            if (
-                isinstance(event, Acknowledged)
-                and sent_ms is not None
-                and sent_ms >= latest.since_ms
-            ):
-                self._partitions.add(event.partition)
-                self._processes.add(event.process)
-                latest.first.setdefault((event.process, event.partition), event.at_ms)
+            self._answer((event.process, event.partition), event)
+        elif isinstance(event, Fault):
+            if event.action in HURTS:
+                self._hurt(_Recovery(event))
+        elif isinstance(event, LinkChange) and event.state == CUT and self._told:
+            self._cut(event.at_ms)
+
+    def _send(self, client: tuple[str, int], event: Send) -> None:
+        self._sent[event.id] = event.at_ms
+        self._in_flight[client] += 1
+        if self._latest is not None and self._begun.get(client) is not self._latest:
+            self._wait(client, self._latest, event.at_ms)
+
+    def _answer(self, client: tuple[str, int], event: Acknowledged | Refused | Unknown) -> None:
+        sent_ms = self._sent.pop(event.id, None)
+        if sent_ms is None:
+            return
+        self._in_flight[client] -= 1
+        waits = self._waits.get(client)
+        while waits and isinstance(event, Acknowledged) and waits[0].fault.since_ms <= sent_ms:
+            wait = waits.popleft()
+            self._recovered.add(client)
+            wait.fault.waited[client] = event.at_ms - wait.begin_ms
+            if wait.fault not in self._told:
+                self._take(wait.fault.waited[client])
+
+    def _take(self, waited_ms: float) -> None:
+        self._longest_ms = max(waited_ms, self._longest_ms or 0.0)
+
+    def _hurt(self, fault: _Recovery) -> None:
+        if len(self._faults) < FAULTS_MAX:
+            self._faults.append(fault)
+        if fault.action == CUT:  # it is told before it is made
+            self._told.append(fault)
+        else:
+            self._take_told()
+        self._begin(fault)
+
+    def _take_told(self) -> None:
+        """Take cuts for made of which nobody has said so."""
+        for fault in self._told:
+            for waited_ms in fault.waited.values():
+                self._take(waited_ms)
+        self._told.clear()
 
     def _cut(self, at_ms: float) -> None:
         """Links are cut from now on: what was told of that is one fault, and begins now."""
-        cut: _Recovery | None = None
-        while self._faults and not self._faults[-1].is_in_force:
-            told = self._faults.pop()
-            told.nodes += [] if cut is None else cut.nodes
-            cut = told
-        if cut is not None:
-            cut.since_ms, cut.is_in_force = at_ms, True
-            cut.first.clear()  # what slipped through
-            self._faults.append(cut)
+        cut, *same = self._told
+        for client, waits in self._waits.items():
+            left = deque(each for each in waits if each.fault not in self._told)
+            self._waits[client] = left
+        for fault in same:
+            cut.nodes += fault.nodes
+            if fault in self._faults:
+                self._faults.remove(fault)
+        self._told.clear()
+        cut.since_ms = at_ms
+        cut.waited.clear()  # what slipped through
+        self._begin(cut)
+
+    def _begin(self, fault: _Recovery) -> None:
+        """Let those wait who have something in flight, and the others when they send."""
+        self._latest = fault
+        for client, count in self._in_flight.items():
+            if count:
+                self._wait(client, fault, fault.since_ms)
+
+    def _wait(self, client: tuple[str, int], fault: _Recovery, begin_ms: float) -> None:
+        self._begun[client] = fault
+        self._waits.setdefault(client, deque()).append(_Wait(fault, begin_ms))
 
     @property
     def longest_ms(self) -> float | None:
         """The longest that any client waited in any partition; None: nothing was to recover."""
-        return max(
-            (
-                at_ms - recovery.since_ms
-                for recovery in self._faults
-                for at_ms in recovery.first.values()
-            ),
-            default=None,
-        )
+        self._take_told()
+        return self._longest_ms
 
     def table(self) -> Table | None:
-        """From each fault to the first acknowledgement of what was sent after it, if any was."""
+        """How long each client waited after each fault, if there was any."""
         if not self._faults:
             return None
+        partitions = sorted({partition for _, partition in self._recovered})
         rows = []
-        partitions = sorted(self._partitions)
         for recovery in self._faults:
-            for process in sorted(self._processes):
+            for process in sorted({process for process, _ in self._recovered}):
                 cells = []
                 for partition in partitions:
-                    at_ms = recovery.first.get((process, partition))
-                    cells.append("-" if at_ms is None else duration(at_ms - recovery.since_ms))
+                    waited_ms = recovery.waited.get((process, partition))
+                    cells.append("-" if waited_ms is None else duration(waited_ms))
                 nodes = ", ".join(map(str, recovery.nodes))
                 rows.append([f"{ACTION_WORDS[recovery.action]} {nodes}", process, *cells])
         return Table(
-            title="From the fault to the first acknowledgement of an event sent after it",
+            title="How long clients waited after each fault",
             header=["fault", "client", *(f"P{partition}" for partition in partitions)],
             rows=rows,
             note=(
-                "The raw client has no back-off of its own; the other is librdkafka, which waits "
-                "between its attempts. A dash: none before the next fault."
+                "Until an event that was sent after the fault was acknowledged: from the fault on "
+                "for who waited for an answer then, for others from what they sent next. A dash: "
+                "they sent nothing before the next fault, or that was never acknowledged. The raw "
+                "client has no back-off of its own; the other is librdkafka, which waits between "
+                "its attempts."
             ),
         )

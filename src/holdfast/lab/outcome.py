@@ -63,7 +63,7 @@ class PartResult:
 
     @property
     def _besides(self) -> tuple[str, ...]:
-        """What a control that must break its promise in one way has broken besides, by name."""
+        """What a control has broken besides what it must break, by name."""
         weaker = self.parameters.promise.forbids - self.part.counted
         if self.part.breaks_with is not None:
             weaker -= {self.part.breaks_with}
@@ -71,6 +71,22 @@ class PartResult:
             weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
         of_log = (each.value for each in self.evidence.judgement.broken(weaker))
         return (*of_log, *(f"{each.value}, by a group" for each in self.broken_groups))
+
+    @property
+    def own_broken(self) -> tuple[str, ...]:
+        """What a control has broken that it has to keep, by name, if it came to its end.
+
+        It is not what the control is to show, so it is the cluster's fault as in any other part.
+        """
+        if not self.part.is_control or self.broke_off is not None:
+            return ()
+        if self.part.breaks_group is None:
+            return self._besides
+        of_groups = self.evidence.groups.broken(self._weaker_of_groups)
+        return (
+            *(each.value for each in self.broken),
+            *(f"{each.value}, by a group" for each in of_groups),
+        )
 
     @property
     def why_not(self) -> str:
@@ -95,9 +111,15 @@ class PartResult:
 
     def _breaks_group(self, foretold: GroupAnomaly) -> bool:
         """Whether groups break the promise as was foretold, and keep their own, weaker one."""
-        promise = self.parameters.group_promise
-        weaker = frozenset[GroupAnomaly]() if promise is None else promise.forbids - {foretold}
+        weaker = self._weaker_of_groups
         return foretold in self.broken_groups and not self.evidence.groups.broken(weaker)
+
+    @property
+    def _weaker_of_groups(self) -> frozenset[GroupAnomaly]:
+        """What groups are not to show, in a control that is to break their promise in one way."""
+        promise = self.parameters.group_promise
+        forbids = frozenset[GroupAnomaly]() if promise is None else promise.forbids
+        return forbids - {self.part.breaks_group}
 
     @property
     def decided(self) -> bool:

@@ -252,6 +252,12 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         if result.seen_broken:
             names = ", ".join(result.anything_broken) or result.failed_by
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
+    for result in controls:
+        if result.own_broken:
+            names = ", ".join(result.own_broken)
+            return Exit.BROKEN, (
+                f"Broken ({result.part.title}, of its own promise: {names}). {result.sentence()}"
+            )
     for result in proofs:
         if result.starved is not None and not all(check.kept for check in result.checks):
             return Exit.NOT_MADE, (

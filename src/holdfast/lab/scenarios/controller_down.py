@@ -118,6 +118,7 @@ class Change:
         self.name = name
         self.outcome = "no answer"
         self.code: int | None = None
+        self.is_answered = False
         self._begin_s = time.monotonic()
         self._thread = threading.Thread(target=self._ask, args=(run, asked), daemon=True)
         self._thread.start()
@@ -127,9 +128,9 @@ class Change:
         try:
             with Driver(run.cluster.bootstrap_servers, "lab", timeout_s=bound_s) as driver:
                 driver.perform(asked)
-            self.outcome = "done"
+            self.outcome, self.is_answered = "done", True
         except AdminError as error:
-            self.code, self.outcome = error.code, str(error)
+            self.code, self.outcome, self.is_answered = error.code, str(error), True
         except DriverError as error:
             self.outcome = str(error)
 
@@ -143,6 +144,7 @@ class Change:
             f"REQUEST_TIMED_OUT, within {bound_s:.0f} s",
             f"{self.outcome}, looked at after {took_s:.0f} s",
             kept=self.code == ErrorCode.REQUEST_TIMED_OUT,
+            late=not self.is_answered,
         )
 
 
@@ -169,6 +171,7 @@ def leave(run: Run) -> None:
         f"exits within {patience.exit_s:.0f} s",
         f"exited after {took_s:.1f} s",
         kept=took_s <= patience.exit_s,
+        late=True,
     )
     log = Path(run.cluster.node(VICTIM).log_file)
     said = [line for line in log_tail(log, SAID_MAX).splitlines() if patience.last_words in line]

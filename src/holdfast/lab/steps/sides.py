@@ -279,6 +279,10 @@ class Sides:
         links = self._links.status()["links"]
         return sum(sum(each["dropped"].values()) for each in links)
 
+    def must_drop(self, what: str, before: int = 0) -> None:
+        """LabError: no packet was dropped since `before` of them were, so `what` was not made."""
+        refuse_if(self.has_places and self.dropped() <= before, f"{what} has dropped no packet")
+
     def heal_pair(self, a: int, b: int) -> None:
         """Make the links between two nodes whole."""
         self._healed(a)

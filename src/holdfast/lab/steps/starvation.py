@@ -31,6 +31,7 @@ class Waits:
     starved_s: dict[int, float] = field(default_factory=dict)  # by node, while it was starved
     worst: float = 0.0  # the largest share of a look
     _waited: dict[tuple[int, int], int] = field(default_factory=dict)  # by node and thread, in ns
+    _overcome_s: dict[int, float] = field(default_factory=dict)  # of `starved_s`
 
     def take(self, node: int, threads: dict[int, int], passed_s: float) -> None:
         """Take in how many ns each thread of a node has waited since it began."""
@@ -44,7 +45,20 @@ class Waits:
         share = max(shares, default=0.0)
         self.worst = max(self.worst, share)
         if share > SHARE_MAX:
-            self.starved_s[node] = self.starved_s.get(node, 0.0) + passed_s
+            # A wait is counted when it has ended, so it may be that of earlier looks as well.
+            self.starved_s[node] = self.starved_s.get(node, 0.0) + passed_s * max(share, 1.0)
+
+    def overcome(self) -> None:
+        """Let what nodes have waited so far excuse nothing more: they were in time since."""
+        self._overcome_s = dict(self.starved_s)
+
+    @property
+    def excuses(self) -> bool:
+        """Whether a node was starved since that was last overcome."""
+        return any(
+            seconds - self._overcome_s.get(node, 0.0) >= SECONDS_MAX
+            for node, seconds in self.starved_s.items()
+        )
 
     @property
     def text(self) -> str | None:
@@ -86,9 +100,16 @@ class Starvation:
             return self._waits.text
 
     def by_now(self) -> bool:
-        """Look, and return whether a node was starved up to this moment."""
+        """Look, and return whether a node was starved up to this moment, and it is not overcome."""
         self._look()
-        return self.text is not None
+        with self._looking:
+            return self._waits.excuses
+
+    def overcome(self) -> None:
+        """Take in that a bound was kept: what nodes have waited before excuses no later one."""
+        self._look()
+        with self._looking:
+            self._waits.overcome()
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):

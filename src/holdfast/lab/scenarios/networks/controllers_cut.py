@@ -30,6 +30,7 @@ def steps(run: Run) -> None:
     seen = epochs(run)
     run.check("leader epochs, for the brokers", text(before), text(seen), kept=seen == before)
     expect_undisturbed(run, "while controllers are out of reach", counts, clients.senders)
+    sides.must_drop("the cut of brokers from controllers")
     sides.heal()
     unheard = run.soon(lambda: epochs(run) != before, SETTLE_S)
     run.expect("healed", whole(run.replicas), AGAIN_S)

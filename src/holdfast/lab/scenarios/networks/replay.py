@@ -41,6 +41,7 @@ from holdfast.lab.steps.wants import whole
 # that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
 CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
+LASTING = CUTS | {Kind.PAUSE}  # nothing is done where they begin and end at once
 SCHEDULE = "schedule.json"  # in the folder of a proof
 Undo = Callable[[], None]
 
@@ -77,14 +78,21 @@ class Replay:
         late_s = self._times.now() - fault.at_s
         nodes = [self._resolve(each) for each in (fault.target, fault.other) if each]
         words = " and ".join("nobody" if node is None else str(node) for node in nodes)
-        undo = self._do(fault, nodes)
+        is_over = fault.kind in LASTING and late_s >= fault.seconds
+        undo = None if is_over else self._do(fault, nodes)
         counts = self.passed_over if undo is None else self.done
         counts[fault.kind] += 1
         came = "passed over" if undo is None else "done"
-        times = [f"{fault.at_s:.1f}", f"{late_s:.1f}", f"{fault.seconds:.1f}"]
-        self.rows.append([*times, fault.what, words, came])
+        row = [f"{fault.at_s:.1f}", f"{late_s:.1f}", "-", fault.what, words, came]
+        self.rows.append(row)
         if undo is not None:
-            self._times.at(fault.at_s + fault.seconds, undo)
+            end = partial(self._end, undo, row, self._times.now())
+            self._times.at(fault.at_s + fault.seconds, end)
+
+    def _end(self, undo: Undo, row: list[str], begun_s: float) -> None:
+        """End a fault, and tell how long it held."""
+        row[2] = f"{self._times.now() - begun_s:.1f}"
+        undo()
 
     def _resolve(self, target: str) -> int | None:
         """Return which node is meant now; None: there is none."""
@@ -265,7 +273,8 @@ def tables(replay: Replay, schedule: Schedule, dropped: int | None) -> list[Tabl
                 [words, str(replay.done[kind]), str(replay.passed_over[kind])]
                 for kind, words in WORDS.items()
             ],
-            note="Passed over: its node was down or held just then, or nobody had that role."
+            note="Passed over: its node was down or held just then, nobody had that role, or its "
+            "time was over when it came."
             f"{packets}",
         ),
         Table(
