@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -22,8 +23,8 @@ from holdfast.clients.replica_files import (
 from holdfast.clients.workload.payload import digest_of, id_of, key_for, partition_for, value_for
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.clients.workload.verifiable_consumer import parse as parse_consumer
-from holdfast.clients.workload.verifiable_producer import Options, parse
-from holdfast.judge.history import Acknowledged, Note, Send, read_events
+from holdfast.clients.workload.verifiable_producer import Options, VerifiableProducer, parse
+from holdfast.judge.history import Acknowledged, Note, Refused, Send, read_events
 from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, build_batch
 
@@ -104,6 +105,7 @@ def test_a_reader_never_resets_or_commits_by_itself() -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from threading import Thread
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Note
 recorder = Recorder(Path(sys.argv[1]), "writer")
@@ -217,3 +219,33 @@ def test_a_replica_that_was_cut_back_or_has_rolled_is_looked_at_anew(tmp_path: P
     assert tail.end() == 2
     (tmp_path / f"{5:020d}.log").write_bytes(b"")
     assert tail.end() == 5
+
+
+def test_a_producer_that_is_stopped_waits_for_no_room(tmp_path: Path) -> None:
+    """Method: nobody is there to send to, and the client's queue has room for a few events.
+
+    Seen to fail: each of a batch's events waited for room, and nobody asked whether to stop.
+    """
+    path = tmp_path / "p.jsonl"
+    options = Options(
+        bootstrap="127.0.0.1:1",
+        topic="foo",
+        history=path,
+        process="p",
+        partitions=1,
+        queue_wait_s=60,
+        flush_timeout_s=0,
+        config=(("message.timeout.ms", "0"), ("queue.buffering.max.messages", "5")),
+    )
+    tail = HistoryTail(path)
+    with Recorder(path, "p") as recorder:
+        producer = VerifiableProducer(options, recorder)
+        sending = Thread(target=producer.run, daemon=True)
+        sending.start()
+        while tail.poll().count(Send) <= 5:
+            assert sending.is_alive()
+        producer.stop()
+        sending.join(30)
+        assert not sending.is_alive()
+    sent = tail.poll().count(Send)
+    assert tail.count(Refused) == sent - 5 > 0

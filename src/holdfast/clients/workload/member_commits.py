@@ -3,7 +3,9 @@
 librdkafka sends a commit again by itself, when its connection breaks or its coordinator moves. Then
 a refusal is that of the second request, and the first one may have taken effect. It never sends
 again sooner than after its back-off, less a fifth; so a refusal that comes within half of it is
-certain, and any other is not.
+certain, and any other is not. What it commits by itself it sends again behind a later one, too, and
+tells in the order of the answers: until the next commit of its own was due, what was stored before
+an acknowledged one was replaced in the client, and from then on it may have been sent.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any, Final
 from holdfast.clients.outcomes import COMMITS_NOTHING
 from holdfast.clients.workload.group_diary import AskedCommit, GroupDiary, Membership
 
+AUTO_COMMIT_MS: Final = 1000  # auto.commit.interval.ms of those that commit by themselves
 BACKOFF_MS: Final = 500  # retry.backoff.ms of every member
 CERTAIN_S: Final = BACKOFF_MS / 2 / 1000
+REPLACED: Final = "_REPLACED"
 PENDING_MAX: Final = 1000  # of a partition, of automatic commits
 
 
@@ -26,7 +30,8 @@ class Commits:
     def __init__(self, diary: GroupDiary, topic: str) -> None:
         self._diary = diary
         self._topic = topic
-        self._pending: dict[int, list[AskedCommit]] = {}  # automatic ones, the oldest first
+        # Automatic ones, the oldest first, and when each was stored.
+        self._pending: dict[int, list[tuple[AskedCommit, float]]] = {}
 
     def commit(self, consumer: Any, me: Membership, offsets: Mapping[int, int]) -> dict[int, str]:
         """Commit, and wait for the answer. Return what was refused, by partition: Kafka's names."""
@@ -64,7 +69,7 @@ class Commits:
 
         for commit in self._diary.asks(me, offsets):
             pending = self._pending.setdefault(commit.partition, [])
-            pending.append(commit)
+            pending.append((commit, time.monotonic()))
             assert len(pending) <= PENDING_MAX, "the client commits no more"
         consumer.store_offsets(
             offsets=[
@@ -74,18 +79,18 @@ class Commits:
         )
 
     def committed(self, error: Any, partitions: list[Any]) -> None:
-        """Take in what the client says of a commit of its own; it is told of them in order.
-
-        What was stored before that one, and never asked for, was replaced in the client itself.
-        """
+        """Take in what the client says of a commit of its own."""
         for each in partitions:
             if each.offset < 0:
                 continue  # nothing was stored
             pending = self._pending.get(each.partition, [])
-            while pending and pending[0].offset <= each.offset:
-                commit = pending.pop(0)
+            while pending and pending[0][0].offset <= each.offset:
+                commit, stored_s = pending.pop(0)
                 if commit.offset < each.offset:
-                    self._diary.refused(commit, "_REPLACED")
+                    if time.monotonic() - stored_s < AUTO_COMMIT_MS / 1000:
+                        self._diary.refused(commit, REPLACED)
+                    else:
+                        self._diary.unknown(commit, REPLACED)
                 elif error is None and each.error is None:
                     self._diary.acknowledged(commit)
                 else:

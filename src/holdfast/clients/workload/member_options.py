@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.clients.workload.command import client_parser
-from holdfast.clients.workload.member_commits import BACKOFF_MS
+from holdfast.clients.workload.member_commits import AUTO_COMMIT_MS, BACKOFF_MS
 from holdfast.clients.workload.member_sink import MODES
 
-AUTO_COMMIT_MS: Final = 1000
 COOPERATIVE: Final = "cooperative-sticky"
 ABOUT: Final = "A consumer in a group that writes down what it does."
 

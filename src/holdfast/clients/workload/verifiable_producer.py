@@ -225,7 +225,7 @@ class VerifiableProducer:
                     topic, record.value, record.key, partition, on_delivery=answered, **given
                 )
             except BufferError:
-                if time.monotonic() < deadline:
+                if time.monotonic() < deadline and not self._stopping:
                     self._producer.poll(TICK_S)
                     self._recorder.flush()
                     continue
