@@ -122,7 +122,11 @@ def test_starvation_that_was_overcome_excuses_nothing_more() -> None:
     starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
     kept: list[Check] = []
     run: Any = SimpleNamespace(
-        starvation=starvation, record_check=kept.append, foretold=None, say=lambda _line: None
+        starvation=starvation,
+        record_check=kept.append,
+        foretold=None,
+        say=lambda _line: None,
+        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
     )
     starve(starvation._waits, int(SECONDS_MAX))
     Run.check(run, "one leads", "so", "not so", kept=False, late=True)
