@@ -126,7 +126,7 @@ class ClusterNetwork:
         if not (self.directory / ground.DESCRIPTION).exists():
             raise ClusterError(
                 f"The cluster in {self._cluster} is not running, and its network is made when it "
-                "starts: `holdfast up` does that."
+                "starts: `holdfast up` does that. If it is at it just now, wait until it is ready."
             )
         try:
             return ground.open_network(self.directory)

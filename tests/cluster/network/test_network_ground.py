@@ -148,6 +148,40 @@ def test_what_is_settled_stays_until_it_is_ended(folder: Path) -> None:
         ground.open_network(folder)
 
 
+# It stands still when the namespaces are there, and who serves them is not.
+HALFWAY = MAKER.replace(
+    'print("begins", flush=True)',
+    """
+import os, signal
+begin = ground.start_servant
+def start_servant(*words, **options):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return begin(*words, **options)
+ground.start_servant = start_servant
+""",
+)
+
+
+@pytest.mark.slow
+def test_who_asks_while_a_network_is_made_is_told_to_wait(folder: Path) -> None:
+    """Seen to fail: the advice was to take the cluster down, which was just coming up."""
+    command = [sys.executable, "-c", HALFWAY, str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT) as making:
+        assert making.stdin
+        assert making.stdout
+        assert os.WIFSTOPPED(os.waitpid(making.pid, os.WUNTRACED)[1])
+        try:
+            with pytest.raises(ClusterError, match="just being made: wait until") as asked:
+                Links(folder).cut("0", "1")
+            assert "down" not in str(asked.value)
+        finally:
+            making.send_signal(signal.SIGCONT)
+        assert making.stdout.readline() == b"stands\n"
+        assert len(Links(folder).cut("0", "1")) == 2
+        making.stdin.close()
+
+
 @pytest.mark.slow
 def test_a_holder_that_was_killed_is_cleared_away(folder: Path) -> None:
     network = ground.make(folder, small_plan())

@@ -120,7 +120,12 @@ class Links:
 
     def _unanswered(self, error: Exception) -> ClusterError:
         with suppress(ground.StandInError):
-            ground.open_network(self._directory)  # which says so if there is none any more
+            found = ground.open_network(self._directory)  # which says so if there is none any more
+            if not found.servants:  # they are written down when all of them serve
+                return ClusterError(
+                    "The network is just being made: wait until `holdfast up` says that the "
+                    "cluster is ready."
+                )
         tail = processes.log_tail(self._directory / ground.LOG)
         return ClusterError(
             f"The agent of the network's links does not answer ({error}), and they stay as they "
