@@ -331,6 +331,7 @@ def test_a_data_directory_that_is_a_file(run: Run, tmp_path: Path) -> None:
         outcome = run("up", "--data-dir", str(path), "--port", "0")
         assert outcome.status == 2
         assert f"--data-dir {path} can't be used" in outcome.errors
+        assert "XDG_STATE_HOME" in outcome.errors  # of who gave no such option, in each command
 
 
 def test_bytes_that_are_no_text(run: Run) -> None:

@@ -66,6 +66,20 @@ def test_without_a_controller_nothing_is_said_of_leaders() -> None:
     assert "all replicas in sync" not in text
 
 
+def test_of_a_cluster_that_is_down_it_is_said_what_starts_it() -> None:
+    """Goal: nobody looks for a fault in what was taken down. Method: one node, dead and alive."""
+    node = NodeRecord(id=0, roles=("broker",), host="h", port=1, log_file="", config_file="p")
+    for state, said in (
+        (State.DEAD, ["Nothing of it runs: `holdfast up` starts it."]),
+        (State.STOPPED, ["no controller is active: metadata can't change", "No broker answers."]),
+    ):
+        nodes = (NodeStatus(node=node, state=state),)
+        seen = ClusterStatus(cluster_id="x", bootstrap_servers=ADDRESS, nodes=nodes)
+        file = io.StringIO()
+        Console(file=file, width=120).print(render(seen, 120))
+        assert file.getvalue().splitlines()[3:] == said
+
+
 def test_what_a_narrow_terminal_leaves_out() -> None:
     """Goal: process, memory and loop lag go first. Method: both widths."""
     assert ("12345 ms" in shown(80), "12345 ms" in shown(120)) == (False, True)

@@ -169,7 +169,10 @@ def _make(directory: Path) -> None:
             raise ClusterError(f"{directory} already holds a cluster.")
         strangers = [path.name for path in directory.iterdir() if path.name != layout.LOCK]
     except OSError as error:
-        raise UsageError(f"--data-dir {directory} can't be used: {error.strerror}.") from None
+        raise UsageError(
+            f"--data-dir {directory} can't be used: {error.strerror}. Name another in each "
+            "command, or `export XDG_STATE_HOME=/tmp/other` in each terminal."
+        ) from None
     if strangers:
         raise UsageError(
             f"{directory} holds something else ({min(strangers)!r}, but no "

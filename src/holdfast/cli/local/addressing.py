@@ -12,7 +12,7 @@ from holdfast.cluster.processes import State
 
 WHO_HELP = (
     "Id as in `status`; controller:active, controller:standby, leader:TOPIC-PARTITION; "
-    "or all that it suits of: brokers, controllers, all."
+    "or brokers, controllers, all: those of them that it suits."
 )
 GROUPS: dict[str, Callable[[NodeRecord], bool]] = {
     "brokers": lambda node: node.is_broker,

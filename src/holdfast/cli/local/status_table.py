@@ -47,7 +47,7 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
         table.add_column(title, justify=side, no_wrap=True, min_width=whole)
     for row in rows:
         table.add_row(*(row[title] for title in titles))
-    return Group(table, Text(), *_troubles(seen), *_network(seen), _quorum(seen), _summary(seen))
+    return Group(table, Text(), *_troubles(seen), *_network(seen), *_whole(seen))
 
 
 def _row(status: NodeStatus) -> dict[str, str | Text]:
@@ -114,6 +114,13 @@ def _network(seen: ClusterStatus) -> list[Text]:
     links = "1 link is" if seen.broken_links == 1 else f"{seen.broken_links} links are"
     text = f"network: {links} broken (`holdfast status --links`)"
     return [Text(text, style="yellow")]
+
+
+def _whole(seen: ClusterStatus) -> list[Text]:
+    """Return the lines on controllers and partitions, or how to have any."""
+    if not seen.running:
+        return [Text("Nothing of it runs: `holdfast up` starts it.", style="red")]
+    return [_quorum(seen), _summary(seen)]
 
 
 def _quorum(seen: ClusterStatus) -> Text:
