@@ -74,6 +74,27 @@ def test_the_list_goes_alone(run: Run) -> None:
     assert all(row["summary"] for row in rows)
 
 
+def test_a_folder_that_no_proof_can_be_written_to_is_refused_first(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no promise, no verdict, and the way to another. Method: below a file; by default, too.
+
+    Seen to fail: it stated the promise, and named a history that could not be there.
+    """
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(file))
+    for words, named in (
+        (["--output", str(file / "run")], file / "run"),
+        ([], file / "holdfast" / "proofs"),
+    ):
+        outcome = run("prove", "one-broker-down", *words)
+        assert (outcome.status, outcome.output) == (2, "")
+        assert str(named) in outcome.errors
+        assert "can't be used: " in outcome.errors
+        assert "--output" in outcome.errors
+
+
 def test_older_proofs_that_were_kept_are_removed_and_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

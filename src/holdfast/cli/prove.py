@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
@@ -375,14 +376,27 @@ def with_effect(values: dict[str, str]) -> dict[str, str]:
 
 
 def output_directory(output: Path | None, scenario: str) -> Path:
-    """The folder that was asked for, or a new one under the user's state directory."""
+    """The folder that was asked for, or a new one under the user's state directory.
+
+    Where it can't be written the command ends: nobody could look at the run again.
+    """
     if output is None:
         from holdfast.lab.keeping import name_of  # noqa: PLC0415 - `--list` needs none of it
 
-        return proofs_directory() / name_of(scenario, os.getpid())
-    directory = output.absolute()
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        fail(f"--output {directory}: it must be a new or an empty directory.")
+        directory = proofs_directory() / name_of(scenario, os.getpid())
+        otherwise = "--output names another place, or XDG_STATE_HOME one for all commands"
+    else:
+        directory = output.absolute()
+        otherwise = "name another --output"
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            fail(f"--output {directory}: it must be a new or an empty directory.")
+        there = directory if directory.exists() else directory.parent
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        fail(f"{directory} can't be used: {error.strerror}. Run it again elsewhere: {otherwise}.")
     return directory
 
 
