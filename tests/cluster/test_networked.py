@@ -184,9 +184,13 @@ def test_a_node_that_nobody_wrote_down_is_found(tmp_path: Path) -> None:
     """
     cluster = made(tmp_path, NAMESPACES)
     node = cluster.node(1)
-    words = ["-c", "input()", *nodes.command_of(cluster.record, node)[1:]]
-    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as stray:
+    code = "print(flush=True); input()"
+    words = ["-c", code, *nodes.command_of(cluster.record, node)[1:]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, *words], stdin=pipe, stdout=pipe) as stray:
         try:
+            assert stray.stdout is not None
+            assert stray.stdout.readline(), "it has its command line"
             found = nodes.with_strays(cluster.record)
             assert found.node(1).pid == stray.pid
             assert {each.pid for each in found.nodes} == {None, stray.pid}

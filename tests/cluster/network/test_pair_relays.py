@@ -67,6 +67,25 @@ def test_nobody_hears_over_a_cut_that_the_other_has_gone(how: str) -> None:
     relayed(relays, check)
 
 
+def test_what_comes_to_a_link_that_is_cut_is_counted() -> None:
+    """Seen to fail: a cut whose only connection was relayed had dropped nothing, by its count."""
+    relays = Relays("1")
+
+    async def check(client: Streams, node: Streams) -> None:
+        client[1].write(b"before")
+        assert await node[0].readexactly(6) == b"before"
+        assert not relays.kept_back()
+        relays.change({THERE: CUT})
+        client[1].write(b"meanwhile")
+        await hears_nothing(node[0])
+        assert relays.kept_back() == {THERE: 1}
+        relays.change({})
+        assert await node[0].readexactly(9) == b"meanwhile"
+        assert relays.kept_back() == {THERE: 1}
+
+    relayed(relays, check)
+
+
 def test_nobody_hears_over_a_cut_that_nobody_reads() -> None:
     """The node has gone, which it can't say, and its client goes on sending."""
     relays = Relays("1")

@@ -21,7 +21,7 @@ from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_table import Link, Pair, Table
 from holdfast.cluster.network.links import link_rules
-from holdfast.cluster.network.links.link_rules import InForce
+from holdfast.cluster.network.links.link_rules import Dropped, InForce
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.pair_relays import Relays
 
@@ -131,8 +131,17 @@ class KernelLinks:
         """Return what the kernel has; a switch that died is started again."""
         if self._switch is not None:
             self._configure_switch(self._table)
-        swallowed, found_no_room = self._relays.swallowed(), self._found_no_room
-        return replace(self._found(), swallowed=swallowed, found_no_room=found_no_room)
+        found = self._found()
+        dropped = {**found.dropped}
+        for pair, count in self._relays.kept_back().items():
+            known = dropped.get(pair, Dropped())
+            dropped[pair] = replace(known, cut=known.cut + count)
+        return replace(
+            found,
+            dropped=dropped,
+            swallowed=self._relays.swallowed(),
+            found_no_room=self._found_no_room,
+        )
 
     def _found(self) -> InForce:
         listed = self._nft(*link_rules.LIST)

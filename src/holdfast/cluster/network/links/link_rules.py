@@ -40,7 +40,10 @@ LIST: Final = ("-j", "list", "table", "ip", TABLE)
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Packets of one link that did not arrive, by why."""
+    """Packets of one link that did not arrive, by why.
+
+    What is cut counts with what relays keep back of connections whose answers are swallowed.
+    """
 
     cut: int = 0
     lost: int = 0

@@ -7,6 +7,8 @@ holds bytes back. Answers can be swallowed. Single packets are not to be seen he
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.cluster.network.delays import SlowLink
@@ -31,6 +33,7 @@ class Relays:
         self._open: dict[Pair, set[End]] = {}  # by who dialled whom
         self._slow: dict[Pair, SlowLink] = {}
         self._swallowing: dict[Pair, Swallowing] = {}
+        self._kept_back: Counter[Pair] = Counter()
 
     def change(self, table: Table) -> None:
         """Obey this table from now on."""
@@ -61,6 +64,10 @@ class Relays:
     def swallowed(self) -> dict[Pair, int]:
         """Return how many answers were swallowed on each link where some are."""
         return {pair: each.swallowed for pair, each in self._swallowing.items()}
+
+    def kept_back(self) -> Mapping[Pair, int]:
+        """Return how often something came to a link that was cut, and waited until it is whole."""
+        return self._kept_back
 
     def link(self, pair: Pair) -> Link:
         return self._table.get(pair, WHOLE)
@@ -147,6 +154,8 @@ class Relays:
 
     async def opened(self, pair: Pair) -> None:
         """Return when something may pass a link. ConnectionResetError: nothing will."""
+        if self.link(pair).cut is Cut.DROP:
+            self._kept_back[pair] += 1
         while self.link(pair).cut is Cut.DROP:
             await self._changed.wait()
         if self.link(pair).cut is Cut.RESET:
