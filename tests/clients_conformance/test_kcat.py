@@ -12,6 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.clients_conformance.test_confluent import wait_until_known
 
 from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.processes import wait_until
@@ -130,6 +131,7 @@ def test_members_share_and_who_is_killed_is_replaced(
     with Driver(target.bootstrap) as driver:
         asked = create_topic(topic, partitions=4, replication_factor=1)
         driver.perform(asked, node="controller")
+    wait_until_known(target, topic)  # who does not find it looks again minutes later
     first, second = readers = Reader(target, topic), Reader(target, topic)
     try:
         wait_until(
