@@ -19,7 +19,7 @@ import os
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -31,6 +31,7 @@ from pyspark.sql import functions as f
 
 from engines import ROOT, STEADY, Holdfast, machine
 from holdfast.lab import postgresql
+from holdfast.lab.pipelines.postgresql_server import PostgresqlServer
 from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.pipelines import write
 from holdfast.pipelines.session import local_session
@@ -50,17 +51,17 @@ def stream(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> D
     return reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
 
 
-def synced(url: str) -> None:
-    """Have the server sync what it commits, as one does that is in use."""
-    engine = sql.create_engine(url, poolclass=sql.NullPool)
-    engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql("ALTER SYSTEM SET fsync = on")
-        connection.exec_driver_sql("SELECT pg_reload_conf()")
-        until_s = time.monotonic() + 30
-        while connection.exec_driver_sql("SHOW fsync").scalar() != "on":
-            assert time.monotonic() < until_s, "PostgreSQL does not hear of it"
-            time.sleep(LOOK_S)
+class Synced(PostgresqlServer):
+    """A server that syncs what it commits, as one does that is in use."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, {})
+        self._command += [b"-c", b"fsync=on"]  # the last word on it counts
+        self.kill()
+        self.start()
+        engine = sql.create_engine(url, poolclass=sql.NullPool)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SHOW fsync").scalar() == "on"
 
 
 def append(spark: SparkSession, bootstrap: str, url: str, rows: int, number: int) -> float:
@@ -217,8 +218,9 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory,
         postgresql.server(programs) as url,
+        ExitStack() as ending,
     ):
-        synced(url)
+        ending.callback(Synced(url).kill)
         engine = Holdfast(Path(directory) / "cluster", STEADY)
         engine.start()
         try:
