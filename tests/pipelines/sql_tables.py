@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import types as spark
 from sqlalchemy.engine import Connection, Engine
 
@@ -33,6 +34,9 @@ ARROW = pa.schema(
 )
 UPSERT: dict[str, Any] = {"mode": Mode.UPSERT, "keys": ("id",), "version": "version"}
 DELETES = {**UPSERT, "deleted": "gone"}
+POSTGRESQL_ALONE = pytest.mark.parametrize(
+    "database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
+)
 COLUMNS = "version TEXT, number BIGINT, gone BOOLEAN"
 
 
@@ -56,12 +60,12 @@ Opened = Callable[..., SqlStore]
 
 @contextmanager
 def opener(database: str, schema: spark.StructType) -> Iterator[Opened]:
-    """Give what opens a store of the table `kept` for one query; all are closed at the end."""
+    """Give what opens a query's store of a table, `kept`; all are closed at the end."""
     stores: list[SqlStore] = []
     made = SqliteStore if database.startswith("sqlite") else PostgresqlStore
 
-    def another(**target: Any) -> SqlStore:
-        stores.append(made(database, "q", Target(**{"table": "kept", **target})))
+    def another(url: str = database, query: str = "q", **target: Any) -> SqlStore:
+        stores.append(made(url, query, Target(**{"table": "kept", **target})))
         stores[-1].open(schema, "local")
         return stores[-1]
 

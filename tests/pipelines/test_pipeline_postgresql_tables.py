@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,9 +17,12 @@ from sqlalchemy.engine import Engine
 from tests.pipelines.sql_tables import (
     COLUMNS,
     DELETES,
+    POSTGRESQL_ALONE,
     SCHEMA,
     UPSERT,
+    Opened,
     kept,
+    opener,
     run,
     table,
     waits,
@@ -31,28 +34,13 @@ from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.parametrize(
-        "database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
-    ),
-]
-
-Opened = Callable[..., PostgresqlStore]
+pytestmark = [pytest.mark.slow, POSTGRESQL_ALONE]
 
 
 @pytest.fixture
 def opened(database: str) -> Iterator[Opened]:
-    stores: list[PostgresqlStore] = []
-
-    def another(url: str = database, query: str = "q", **target: Any) -> PostgresqlStore:
-        stores.append(PostgresqlStore(url, query, Target(**{"table": "kept", **target})))
-        stores[-1].open(SCHEMA, "local")
-        return stores[-1]
-
-    yield another
-    for store in stores:
-        store.close()
+    with opener(database, SCHEMA) as another:
+        yield another
 
 
 def as_role(engine: Engine, database: str, role: str) -> str:

@@ -7,7 +7,7 @@ committed yet; the batch is let go on when the server says that it waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,9 +16,12 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Engine
 from tests.pipelines.sql_tables import (
     DELETES,
+    POSTGRESQL_ALONE,
     SCHEMA,
     UPSERT,
+    Opened,
     kept,
+    opener,
     run,
     table,
     waits,
@@ -26,15 +29,10 @@ from tests.pipelines.sql_tables import (
     write,
 )
 
-from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore
-from holdfast.pipelines.sinks.target import Mode, Target
+from holdfast.pipelines.sinks.sql_store import SqlStore
+from holdfast.pipelines.sinks.target import Mode
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.parametrize(
-        "database", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
-    ),
-]
+pytestmark = [pytest.mark.slow, POSTGRESQL_ALONE]
 
 BODY = "'BEGIN RETURN coalesce(NEW, OLD); END'"
 HARMLESS = [
@@ -47,25 +45,14 @@ HELD = (
     "'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END'"
 )
 
-Opened = Callable[..., PostgresqlStore]
-
 
 @pytest.fixture
-def named(database: str) -> Iterator[Opened]:
-    """Return what opens another query's store."""
-    stores: list[PostgresqlStore] = []
-
-    def another(query: str, **target: Any) -> PostgresqlStore:
-        stores.append(PostgresqlStore(database, query, Target(**{"table": "kept", **target})))
-        stores[-1].open(SCHEMA, "local")
-        return stores[-1]
-
-    yield another
-    for store in stores:
-        store.close()
+def opened(database: str) -> Iterator[Opened]:
+    with opener(database, SCHEMA) as another:
+        yield another
 
 
-def beside(engine: Engine, statement: str, store: PostgresqlStore, *row: Any) -> None:
+def beside(engine: Engine, statement: str, store: SqlStore, *row: Any) -> None:
     """Write a row while another session has changed the table, which commits then."""
     with ThreadPoolExecutor() as pool, engine.connect() as other, watching(engine) as watcher:
         other.exec_driver_sql(statement)
@@ -77,7 +64,7 @@ def beside(engine: Engine, statement: str, store: PostgresqlStore, *row: Any) ->
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_delete_spares_a_row_that_was_given_a_higher_version(
-    engine: Engine, named: Opened, *, strict: bool
+    engine: Engine, opened: Opened, *, strict: bool
 ) -> None:
     """Seen to fail: it waited for the row's lock, and then deleted what it had not looked at."""
     run(engine, table("TEXT PRIMARY KEY"))
@@ -88,7 +75,7 @@ def test_a_delete_spares_a_row_that_was_given_a_higher_version(
                 f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
             )
         engine.dispose()
-    store = named("q", **DELETES)
+    store = opened(query="q", **DELETES)
     write(store, 0, ("a", "1", 1, False))
     beside(engine, "UPDATE kept SET version = '9' WHERE id = 'a'", store, "a", "2", 2, True)
     assert kept(engine, "id, version") == [("a", "9")]
@@ -97,9 +84,7 @@ def test_a_delete_spares_a_row_that_was_given_a_higher_version(
     assert kept(engine) == []
 
 
-def two_at_once(
-    engine: Engine, first: tuple[PostgresqlStore, Any], second: tuple[PostgresqlStore, Any]
-) -> None:
+def two_at_once(engine: Engine, first: tuple[SqlStore, Any], second: tuple[SqlStore, Any]) -> None:
     """Let a query commit a row while another one has written its own, and is kept from its end."""
     with ThreadPoolExecutor() as pool, engine.connect() as other, watching(engine) as watcher:
         other.execute(sql.select(sql.func.pg_advisory_lock(7)))
@@ -113,33 +98,33 @@ def two_at_once(
 
 
 def test_of_two_queries_none_deletes_the_other_ones_newer_row(
-    engine: Engine, named: Opened
+    engine: Engine, opened: Opened
 ) -> None:
     run(engine, table("TEXT PRIMARY KEY"), HELD,
         "CREATE TRIGGER s AFTER UPDATE ON kept FOR EACH ROW EXECUTE FUNCTION held()")  # fmt: skip
-    one, two = named("one", **DELETES), named("two", **DELETES)
+    one, two = opened(query="one", **DELETES), opened(query="two", **DELETES)
     write(one, 0, ("a", "1", 1, False))
     two_at_once(engine, (two, ("a", "9", 9, False)), (one, ("a", "2", 2, True)))
     assert kept(engine, "id, version") == [("a", "9")]
 
 
 def test_of_two_queries_none_brings_back_what_the_other_one_deletes(
-    engine: Engine, named: Opened
+    engine: Engine, opened: Opened
 ) -> None:
     """Seen to fail: it saw neither the row nor what its deletion had left behind."""
     run(engine, table("TEXT PRIMARY KEY"), HELD,
         "CREATE TRIGGER s AFTER DELETE ON kept FOR EACH ROW EXECUTE FUNCTION held()")  # fmt: skip
-    one, two = named("one", **DELETES), named("two", **DELETES)
+    one, two = opened(query="one", **DELETES), opened(query="two", **DELETES)
     write(one, 0, ("a", "1", 1, False))
     two_at_once(engine, (one, ("a", "5", 5, True)), (two, ("a", "3", 3, False)))
     assert kept(engine) == []
     assert kept(engine, "id, version", "holdfast_deleted_kept") == [("a", "5")]
 
 
-def test_queries_into_different_tables_wait_for_nobody(engine: Engine, named: Opened) -> None:
+def test_queries_into_different_tables_wait_for_nobody(engine: Engine, opened: Opened) -> None:
     run(engine, table("TEXT PRIMARY KEY"), HELD,
         "CREATE TRIGGER s AFTER INSERT ON kept FOR EACH ROW EXECUTE FUNCTION held()")  # fmt: skip
-    one, two = named("one", **UPSERT), named("two", **UPSERT, table="beside")
+    one, two = opened(query="one", **UPSERT), opened(query="two", **UPSERT, table="beside")
     with ThreadPoolExecutor() as pool, engine.connect() as other, watching(engine) as watcher:
         other.execute(sql.select(sql.func.pg_advisory_lock(7)))
         begun = pool.submit(write, one, 5, ("a", "1", 1, False))
@@ -156,11 +141,11 @@ def test_queries_into_different_tables_wait_for_nobody(engine: Engine, named: Op
     "changed", ["DELETE FROM kept WHERE id = 'a'", "UPDATE kept SET version = '5' WHERE id = 'a'"]
 )
 def test_a_harmless_trigger_and_somebody_else_end_no_query(
-    engine: Engine, named: Opened, changed: str, *, deleted: bool
+    engine: Engine, opened: Opened, changed: str, *, deleted: bool
 ) -> None:
     """Seen to fail: rows were counted as they were before the other one's commit."""
     run(engine, table("TEXT PRIMARY KEY"), *HARMLESS)
-    store = named("q", **DELETES)
+    store = opened(query="q", **DELETES)
     write(store, 0, ("a", "1", 1, False))
     beside(engine, changed, store, "a", "2", 2, deleted)
     is_gone = changed.startswith("DELETE")
@@ -169,14 +154,14 @@ def test_a_harmless_trigger_and_somebody_else_end_no_query(
 
 
 def test_a_trigger_that_leaves_out_what_changes_nothing_is_harmless(
-    engine: Engine, named: Opened
+    engine: Engine, opened: Opened
 ) -> None:
     """Seen to fail: a batch that came again, or a row twice in two batches, ended the query."""
     run(engine, table("TEXT PRIMARY KEY"),
         "CREATE TRIGGER z BEFORE UPDATE ON kept FOR EACH ROW "
         "EXECUTE FUNCTION suppress_redundant_updates_trigger()")  # fmt: skip
     for query, target in (("q", UPSERT), ("r", {"mode": Mode.UPSERT, "keys": ("id",)})):
-        store = named(query, **target)
+        store = opened(query=query, **target)
         for number in range(3):
             write(store, number, ("a", "1", None, False), ("b", "1", number, False))
         assert sorted(kept(engine)) == [("a", None), ("b", 2)]
