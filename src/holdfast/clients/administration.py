@@ -31,6 +31,7 @@ def perform_patiently(driver: Driver, asked: AdminRequest[T]) -> T:
             if error.code != ErrorCode.NOT_CONTROLLER or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE_S)
+        driver.metadata([])  # which names the one that it has moved to
 
 
 def configs_of(
