@@ -121,9 +121,6 @@ class Client:
                 self.place[number] += 1
         return told
 
-    def close(self) -> None:
-        pass
-
 
 def read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client, *, create_time: bool = False
