@@ -38,6 +38,9 @@ bring() {
 
 if [ -z "${KAFKA_HOME:-}" ]; then
     bring "$here/pom.xml" apache-kafka
+    if [ -e "$cache/apache-kafka/complete" ] && [ ! -e "$cache/apache-kafka/classes.jsa" ]; then
+        "$here/kafka.sh" archive || echo "apache: nodes start slowly, their classes have no archive"
+    fi
 elif [ -d "$KAFKA_HOME/libs" ]; then
     echo "apache: skipped, KAFKA_HOME=$KAFKA_HOME is used"
 else

@@ -9,12 +9,17 @@
 #   kafka.sh topics|configs|leader-election|producer-perf-test ARGUMENTS...
 #   kafka.sh reassign-partitions|delete-records ARGUMENTS...
 #   kafka.sh class NAME ARGUMENTS...         any other main class
+#   kafka.sh archive                         keep the classes of a node as a JVM has read them, so
+#                                            that each starts in half of the time
 #   kafka.sh older-available                 exit status 0 when the next can be run
 #   kafka.sh older-class NAME ARGUMENTS...   a main class of the last tools before 4.0
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-libs=${KAFKA_HOME:-$here/../../.cache/apache-kafka}/libs
+home=${KAFKA_HOME:-$here/../../.cache/apache-kafka}
+[ ! -d "$home" ] || home=$(cd "$home" && pwd -P) # an archive of classes names their jars so
+libs=$home/libs
+archive=$home/classes.jsa
 older=${KAFKA_OLDER_HOME:-$here/../../.cache/apache-kafka-older}/libs
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 
@@ -48,7 +53,11 @@ fi
 
 # Tools are short: one compiler tier and the serial collector start fastest.
 kafka() {
-    exec "$java" -cp "$libs/*" "-Dlog4j2.configurationFile=$here/log4j2.properties" "$@"
+    local shared=()
+    if [ "$libs" != "$older" ] && [ -e "$archive" ]; then
+        shared=("-XX:SharedArchiveFile=$archive" -Xlog:cds=off -Xlog:cds+dynamic=off)
+    fi
+    exec "$java" "${shared[@]}" -cp "$libs/*" "-Dlog4j2.configurationFile=$here/log4j2.properties" "$@"
 }
 tool=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m)
 # What Apache Kafka's own start script gives a broker, with a heap that fits beside other work.
@@ -79,10 +88,35 @@ END
     printf '%s\n' "$@" >> "$directory/server.properties"
     (kafka "${tool[@]}" kafka.tools.StorageTool format --ignore-formatted \
         --cluster-id holdfast-apache-kafka1 --config "$directory/server.properties") > /dev/null
-    kafka "${server[@]}" kafka.Kafka "$directory/server.properties"
+    kafka "${server[@]}" ${ARCHIVE_TO:+"-XX:ArchiveClassesAtExit=$ARCHIVE_TO"} \
+        kafka.Kafka "$directory/server.properties"
+}
+
+# One node is started and ended, and writes down what it has loaded. A JVM passes over an archive of
+# another JVM or of other jars.
+archive() {
+    local directory port=$((40000 + RANDOM % 9000))
+    directory=$(mktemp -d)
+    rm -f "$archive" "$archive.new"
+    ARCHIVE_TO=$archive.new "$here/kafka.sh" single "$directory" "$port" \
+        > "$directory/log" 2>&1 &
+    local pid=$! waited=0
+    until (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do
+        if ! kill -0 "$pid" 2> /dev/null || [ $((waited += 1)) -gt 600 ]; then
+            kill -KILL "$pid" 2> /dev/null || true
+            tail -n 5 "$directory/log" >&2
+            return 1
+        fi
+        sleep 0.2
+    done
+    kill -TERM "$pid"
+    wait "$pid" || true # a JVM that is told to end says so in its status
+    mv "$archive.new" "$archive"
+    rm -rf "$directory"
 }
 
 case $command in
+    archive) archive ;;
     single) single "$@" ;;
     run) kafka "${server[@]}" kafka.Kafka "$@" ;;
     format) kafka "${tool[@]}" kafka.tools.StorageTool format "$@" ;;

@@ -173,7 +173,8 @@ def imports() -> grimp.ImportGraph:
         if any(word in file.read_text() for word in ("network=", "engine="))
     ] == ["elsewhere_campaigns"]
     graph = grimp.build_graph("holdfast", "pyspark_holdfast")
-    apart = ("holdfast.cluster.network", "holdfast.cluster.apache")  # and networked
+    # And networked.
+    apart = ("holdfast.cluster.network", "holdfast.cluster.apache", "holdfast.cluster.zookeeper")
     local = ("local", "nodes", "any_cluster")  # the last one for types alone
     for gate in (f"holdfast.cluster.{name}" for name in local):
         for name in graph.find_modules_directly_imported_by(gate):

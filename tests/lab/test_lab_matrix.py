@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.proving import prove_all
-from holdfast.cluster import ClusterError
+from holdfast.cluster import ClusterError, apache
 from holdfast.lab import matrix
 from holdfast.lab.background import fingerprint
 from holdfast.lab.journal import Exit
@@ -146,6 +146,21 @@ def all_of(tmp_path: Path, said: list[str], *, control: bool = True) -> list[mat
     )
     assert page.exists()
     return rows
+
+
+def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    monkeypatch.setattr(apache, "find_home", lambda *, with_zookeeper: found.append(with_zookeeper))
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "controller-down"])
+    said: list[str] = []
+    rows, _ = prove_all.prove_all(
+        tmp_path, ["apache-3.9"], command="x", control=True, say=said.append
+    )
+    assert proofs == [row.scenario for row in rows] == ["controller-down"]
+    assert said[0] == "[apache-3.9 1 of 1] controller-down"
+    assert found == [True]
 
 
 def test_all_goes_on_where_it_ended_and_over_what_crashes(

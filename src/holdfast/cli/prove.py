@@ -76,7 +76,8 @@ def prove(
         str | None,
         typer.Option(
             help="embedded: brokers of our own. apache: those of an Apache Kafka on this machine "
-            "(KAFKA_HOME, or `make apache`)."
+            "(KAFKA_HOME, or `make apache`). apache-3.9: of one with ZooKeeper "
+            "(KAFKA_OLDER_HOME), for controller-down."
         ),
     ] = None,
     config: Annotated[
@@ -258,12 +259,13 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
     """Run every scenario on these engines, and end with what they come to."""
     from holdfast.cli.proving import prove_all  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
+    from holdfast.cluster.layout import ENGINES  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
-    from holdfast.lab.parameters import APACHE, EMBEDDED, LabError  # noqa: PLC0415 - as above
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
 
     for engine in engines:
-        if engine not in {EMBEDDED, APACHE}:
-            fail(f"--engine {engine}: it is {EMBEDDED} or {APACHE}.")
+        if engine not in ENGINES:
+            fail(f"--engine {engine}: it is one of {', '.join(ENGINES)}.")
     directory = output.absolute() if output else proofs_directory().parent / "matrix"
 
     say = teller(as_json=as_json)
@@ -357,7 +359,7 @@ def pairs(items: list[str]) -> dict[str, str]:
 
 def settings(values: dict[str, str], engine: str | None) -> dict[str, str]:
     """Return settings for every node; what has an effect on an Apache Kafka, that one says."""
-    return values if engine == "apache" else with_effect(values)
+    return with_effect(values) if engine in {None, "embedded"} else values
 
 
 def with_effect(values: dict[str, str]) -> dict[str, str]:

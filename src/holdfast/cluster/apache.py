@@ -15,12 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast.cluster import zookeeper
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord
+from holdfast.config.properties import parse_properties
 
 HOME_VARIABLE: Final = "KAFKA_HOME"
 BROUGHT: Final = Path(".cache") / "apache-kafka"  # by `make apache`, in the project's folder
-OLDEST: Final = (4, 0)
+OLDER_VARIABLE: Final = "KAFKA_OLDER_HOME"
+BROUGHT_OLDER: Final = Path(".cache") / "apache-kafka-older"
+FIRST_OF_NOW: Final = (4, 0)  # without ZooKeeper
 FORMAT_S: Final = 120.0
+ARCHIVE: Final = "classes.jsa"  # in its folder: see `_shared_classes`
+FORMATTED: Final = "meta.properties"  # in a log directory
+LOG4J2: Final = "log4j2.properties"
 _NONE: Final[Mapping[str, int]] = {}
 _JAR: Final = re.compile(r"kafka_2\.13-(\d+)\.(\d+)\.(\d+)\.jar")
 # As its own start script starts it, with a heap that lets six of them stand on one machine.
@@ -40,21 +47,27 @@ rootLogger.appenderRef.stderr.ref = stderr
 """
 
 
-def find_home(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the folder of the Apache Kafka that can be run. ClusterError: none, and what to do."""
-    asked = environment.get(HOME_VARIABLE)
-    folder = Path(asked) if asked else Path(__file__).parents[3] / BROUGHT
+def find_home(environment: Mapping[str, str] = os.environ, *, with_zookeeper: bool = False) -> str:
+    """Return the folder of the Apache Kafka that can be run. ClusterError: none, and what to do.
+
+    `with_zookeeper`: one before 4.0, which a cluster with ZooKeeper takes.
+    """
+    variable = OLDER_VARIABLE if with_zookeeper else HOME_VARIABLE
+    asked = environment.get(variable)
+    brought = BROUGHT_OLDER if with_zookeeper else BROUGHT
+    folder = Path(asked) if asked else Path(__file__).parents[3] / brought
     found = version(str(folder))
+    wanted = "before 4.0" if with_zookeeper else "from 4.0 on"
     if found is None:
-        where = f"{HOME_VARIABLE}={asked} has none" if asked else f"there is none in {folder}"
+        where = f"{variable}={asked} has none" if asked else f"there is none in {folder}"
         raise ClusterError(
-            f"No Apache Kafka: {where}. `make apache` brings one by Maven; or name the folder of "
-            f"one, which has a folder libs in it, by {HOME_VARIABLE}."
+            f"No Apache Kafka {wanted}: {where}. `make apache` brings one by Maven; or name the "
+            f"folder of one, which has a folder libs in it, by {variable}."
         )
-    if found < OLDEST:
+    if (found < FIRST_OF_NOW) is not with_zookeeper:
         raise ClusterError(
-            f"The Apache Kafka in {folder} is {'.'.join(map(str, found))}: "
-            f"{'.'.join(map(str, OLDEST))} or newer is wanted."
+            f"The Apache Kafka in {folder} is {'.'.join(map(str, found))}: one {wanted} is wanted. "
+            f"{variable} names another folder."
         )
     _java()
     return str(folder.resolve())
@@ -79,25 +92,58 @@ def _java() -> str:
     return found
 
 
+def _shared_classes(home: str) -> list[str]:
+    """Return the options that have a JVM begin with the classes that `make apache` has archived.
+
+    It starts in half the time then. An archive of another JVM or of other jars is passed over.
+    """
+    archive = Path(home) / ARCHIVE
+    if not archive.exists():
+        return []
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def _jvm(home: str, *options: str) -> list[str]:
+    return [_java(), *options, *_shared_classes(home), "-cp", f"{home}/libs/*"]
+
+
 def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
     """Return the command of a node's process, its properties last."""
     assert record.kafka_home is not None
-    logging = Path(node.config_file).parent / "log4j2.properties"
-    options = (f"-Dlog4j2.configurationFile={logging}", "kafka.Kafka", node.config_file)
-    return [_java(), *_SERVER, "-cp", f"{record.kafka_home}/libs/*", *options]
+    folder = Path(node.config_file).parent
+    if record.zookeeper:
+        logging = f"-Dlog4j.configuration=file:{folder / zookeeper.LOG4J}"
+        main = zookeeper.main_of(node)
+    else:
+        logging, main = f"-Dlog4j2.configurationFile={folder / LOG4J2}", "kafka.Kafka"
+    return [*_jvm(record.kafka_home, *_SERVER), logging, main, node.config_file]
 
 
 def format_nodes(
     record: ClusterRecord, nodes: Sequence[NodeRecord], features: Mapping[str, int] = _NONE
 ) -> None:
-    """Format nodes' directories, all at once, as kafka-storage does. ClusterError."""
+    """Format nodes' directories, all at once, as kafka-storage does. ClusterError.
+
+    With ZooKeeper there is nothing to format, and there are no features.
+    """
     assert record.kafka_home is not None
+    if record.zookeeper:
+        for node in nodes:
+            (Path(node.config_file).parent / zookeeper.LOG4J).write_text(zookeeper.LOGGING)
+        return
     flags = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
     begun = []
     for node in nodes:
-        (Path(node.config_file).parent / "log4j2.properties").write_text(_LOGGING)
-        command = [_java(), *_TOOL, "-cp", f"{record.kafka_home}/libs/*", "kafka.tools.StorageTool"]
-        command += ["format", "--cluster-id", record.cluster_id, "--config", node.config_file]
+        (Path(node.config_file).parent / LOG4J2).write_text(_LOGGING)
+        command = [*_jvm(record.kafka_home, *_TOOL), "kafka.tools.StorageTool"]
+        command += [
+            "format",
+            "--ignore-formatted",
+            "--cluster-id",
+            record.cluster_id,
+            "--config",
+            node.config_file,
+        ]
         begun.append(
             subprocess.Popen(  # noqa: S603 - no shell
                 [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -121,7 +167,8 @@ def format_nodes(
 
 
 def format_if_new(record: ClusterRecord, node: NodeRecord) -> None:
-    """Format a node whose disks are new: it refuses them, where one of ours does that by itself."""
-    data = Path(node.config_file).parent / "data"
-    if not (data / "meta.properties").exists():
+    """Format a node with a disk that is new: it refuses to, where one of ours does it itself."""
+    config = parse_properties(Path(node.config_file).read_text(encoding="utf-8"))
+    folders = [Path(each.strip()) for each in config.get("log.dirs", "").split(",")]
+    if not record.zookeeper and not all((each / FORMATTED).exists() for each in folders):
         format_nodes(record, [node])

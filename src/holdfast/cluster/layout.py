@@ -31,6 +31,9 @@ FORMAT = 1
 BROKER = "broker"
 CONTROLLER = "controller"
 FIRST_CONTROLLER = 100
+# Whose nodes a cluster can have: ours, an Apache Kafka's, or those of the last one with ZooKeeper.
+EMBEDDED, APACHE, OLDER = "embedded", "apache", "apache-3.9"
+ENGINES = (EMBEDDED, APACHE, OLDER)
 # Of a node; not there where there is none.
 _MAYBE = frozenset(
     {
@@ -152,6 +155,7 @@ class ClusterRecord:
     network: str | None = None  # "namespaces" or "proxies"; None: it has none of its own
     zones: tuple[str, ...] = ()  # of its network
     kafka_home: str | None = None  # of the Apache Kafka whose nodes these are; None: they are ours
+    zookeeper: bool = False  # in the place of controllers, of an Apache Kafka before 4.0
 
     @property
     def brokers(self) -> tuple[NodeRecord, ...]:
@@ -202,6 +206,7 @@ def to_json(record: ClusterRecord) -> dict[str, Any]:
         "bootstrap_servers": record.bootstrap_servers,
         **({"network": record.network, "zones": [*record.zones]} if record.network else {}),
         **({"kafka_home": record.kafka_home} if record.kafka_home else {}),
+        **({"zookeeper": True} if record.zookeeper else {}),
         "nodes": [_node_to_json(node) for node in record.nodes],
     }
 
@@ -240,6 +245,7 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
         network=values.get("network"),
         zones=tuple(values.get("zones", ())),
         kafka_home=values.get("kafka_home"),
+        zookeeper=bool(values.get("zookeeper", False)),
     )
     if not (record.brokers and record.controllers):
         raise ValueError("it needs a broker and a controller")

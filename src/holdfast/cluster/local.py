@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
 from holdfast.cluster.layout import (
+    EMBEDDED,
+    OLDER,
     ClusterError,
     ClusterRecord,
     NodeRecord,
@@ -88,7 +90,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         features: Mapping[str, int] | None = None,
         network: bool | Possibility = False,
         zones: Sequence[str] = (),
-        apache: bool = False,
+        engine: str = EMBEDDED,
     ) -> LocalCluster:
         """Write the directory of a new cluster; nothing is started.
 
@@ -99,22 +101,23 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         the usual ones. `network`: in a network of its own, whose links can be broken, with these
         `zones` (`docs/design/networks.md`); a Possibility is what has been found of that already.
         Where `config` has inter.broker.listener.name=REPLICATION, brokers of such a network have a
-        second address each, for replication alone. `apache`: its nodes are those of an Apache Kafka
-        on this machine, and `config` is its own.
+        second address each, for replication alone. `engine`: whose nodes these are; of an Apache
+        Kafka on this machine, `config` is its own. Before 4.0 one ZooKeeper stands where
+        controllers do otherwise.
         """
         how = _how(network)
-        kafka_home = None
-        if apache:
+        kafka_home, zookeeper = None, engine == OLDER
+        if engine != EMBEDDED:
             from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
 
-            kafka_home = find_home()
+            kafka_home = find_home(with_zookeeper=zookeeper)
         if zones and how is None:
             raise UsageError("--zones are those of a network: add --network.")
         if zones and "broker.rack" in (config or {}):
             raise UsageError("--config broker.rack: with --zones each broker's is its zone.")
         shape = plan.Shape(
             brokers=brokers,
-            controllers=controllers,
+            controllers=1 if zookeeper and controllers is None else controllers,
             combined=combined,
             racks=racks,
             network=how,
@@ -123,7 +126,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         ports = plan.standard_ports(port, shape) if port else free_ports(shape.ports_needed)
         path = Path(directory).absolute()
         record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
-        record = replace(record, kafka_home=kafka_home)
+        record = replace(record, kafka_home=kafka_home, zookeeper=zookeeper)
         if how is not None:
             from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
 
@@ -136,6 +139,11 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         texts = {node: plan.properties(record, node, shape) for node in record.nodes}
         for text in texts.values() if config else ():
             plan.refuse_unusable(text)
+        if zookeeper:
+            from holdfast.cluster import zookeeper as older  # noqa: PLC0415 - only with one
+
+            older.refuse_unfit(shape)
+            texts = {node: older.properties(record, node, shape) for node in record.nodes}
         with nodes.claimed(path, record):
             for node in record.nodes:
                 nodes.check_ports(node)
@@ -195,7 +203,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             return ""
         from holdfast.cluster.apache import version  # noqa: PLC0415 - only for its nodes
 
-        return f" of Apache Kafka {'.'.join(map(str, version(home) or ()))}"
+        keeper = " with ZooKeeper" if self.record.zookeeper else ""
+        return f" of Apache Kafka {'.'.join(map(str, version(home) or ()))}{keeper}"
 
     def node(self, node_id: int) -> NodeRecord:
         """Return the record of one node. ClusterError when there is none of this id."""
@@ -214,6 +223,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             config = plan.without_replication(config)  # it is so
         if not config:
             return
+        self._refuse_with_zookeeper("--config")
         plan.refuse_own(config, len(self.nodes))
         with layout.locked(self.directory):
             files = [Path(node.config_file) for node in self.nodes]
@@ -223,10 +233,15 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             for file, text in zip(files, texts, strict=True):
                 file.write_text(text)
 
+    def _refuse_with_zookeeper(self, option: str) -> None:
+        if self.record.zookeeper:
+            raise UsageError(f"{option}: a cluster with ZooKeeper stays as it was made.")
+
     def move(self, port: int) -> None:
         """Give a cluster that isn't running other ports, counted from `port`."""
         with layout.locked(self.directory):
             self._refuse_running(nodes.with_strays(self.record))
+            self._refuse_with_zookeeper("--port")
             record = plan.moved(self.record, port)
             if record.network is not None:
                 from holdfast.cluster import networked  # noqa: PLC0415 - only with a network
@@ -494,6 +509,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         """Ask the controllers that run which of them is active; None: none of them is."""
         from holdfast.cluster import quorum  # noqa: PLC0415 - `up` starts without our client
 
+        if self.record.zookeeper:
+            return None  # it is no quorum, and does not speak Kafka's protocol
         running = [n for n in self.record.controllers if nodes.state_of(n) is State.RUNNING]
         return quorum.ask(node.voter_watch_address for node in running)
 

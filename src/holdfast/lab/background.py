@@ -123,7 +123,8 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/soak/exercised.py",
     *_SINK_KILLS,
     *_NETWORK,  # loaded for a cluster with a network of its own only
-    "holdfast/cluster/apache.py",  # and this for one of Apache Kafka's nodes
+    "holdfast/cluster/apache.py",  # and these for one of Apache Kafka's nodes
+    "holdfast/cluster/zookeeper.py",
     *_ELSEWHERE,  # for a cluster that is not the lab's own
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",

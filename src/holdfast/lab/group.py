@@ -21,7 +21,8 @@ from holdfast.lab.group_members import MODULE, Held, Member
 from holdfast.lab.group_observer import GroupObserver
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report.words import describe
-from holdfast.lab.run import WORK_S, Run, asking
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.steps.mishaps import asking
 from holdfast.lab.steps.wants import names
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import AdminError

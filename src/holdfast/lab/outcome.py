@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.layout import APACHE, OLDER
 from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
-from holdfast.lab.parameters import APACHE, ELSEWHERE, Parameters
+from holdfast.lab.parameters import ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
 from holdfast.lab.report.groups import group_sentence, observed_text
 from holdfast.lab.report.standstill import Standstill
@@ -22,7 +23,11 @@ from holdfast.lab.scenario import Part, Scenario
 
 REASONS_MAX = 3  # why a run is undecided, in its sentence
 # Behind a report's first sentence: whose cluster it is about, if it is none of ours.
-_WHERE = {APACHE: " Nodes are Apache Kafka's.", ELSEWHERE: " The cluster is one that was there."}
+_WHERE = {
+    APACHE: " Nodes are Apache Kafka's.",
+    OLDER: " Brokers are those of an Apache Kafka before 4.0, with ZooKeeper.",
+    ELSEWHERE: " The cluster is one that was there.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

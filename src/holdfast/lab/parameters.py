@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.layout import APACHE, EMBEDDED, ENGINES, OLDER, ClusterError
 from holdfast.cluster.plan import LOCAL_PROFILE, Shape
 from holdfast.judge.groups.verdict import Commits, GroupPromise, group_promise_for
 from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 TOPIC = "foo"
-EMBEDDED, APACHE, ELSEWHERE = "embedded", "apache", "elsewhere"
+ELSEWHERE = "elsewhere"  # the engine of a cluster that the lab has not made
 
 # As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
 # lag 30 s).
@@ -112,8 +112,13 @@ class Parameters:
             f"--signal {self.signal}: it is KILL, TERM or both.",
         )
         refuse_if(
-            self.engine not in ({EMBEDDED, APACHE} if self.servers is None else {ELSEWHERE}),
-            f"--engine {self.engine}: it is {EMBEDDED} or {APACHE}.",
+            self.engine not in (ENGINES if self.servers is None else (ELSEWHERE,)),
+            f"--engine {self.engine}: it is {EMBEDDED}, {APACHE} or {OLDER}.",
+        )
+        refuse_if(
+            self.engine == OLDER and (self.controllers or self.combined or self.elr),
+            f"--engine {OLDER}: one ZooKeeper stands in the controllers' place, so --controllers, "
+            "--combined and --elr have no effect.",
         )
         refuse_if(
             self.servers is not None and self.brokers > len(self.node_ids),
@@ -208,7 +213,7 @@ class Parameters:
 
     @property
     def features(self) -> dict[str, int]:
-        return {ELIGIBLE_LEADER_REPLICAS: int(self.elr)}
+        return {} if self.engine == OLDER else {ELIGIBLE_LEADER_REPLICAS: int(self.elr)}
 
     @property
     def session_s(self) -> float:
@@ -279,7 +284,7 @@ class Parameters:
     def shown(self) -> dict[str, str]:
         """For the report's table of settings."""
         return {
-            **({"engine": "Apache Kafka"} if self.engine == APACHE else {}),
+            **({"engine": "Apache Kafka"} if self.engine in {APACHE, OLDER} else {}),
             **({"cluster": f"elsewhere, {self.servers}"} if self.servers is not None else {}),
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
@@ -299,6 +304,8 @@ class Parameters:
         """What is decided for a cluster of one's own, and not known of one elsewhere."""
         if self.servers is not None:
             return {}
+        if self.engine == OLDER:
+            return {"coordination": "one ZooKeeper"}
         where = "inside the first brokers" if self.combined else "processes of their own"
         return {
             "controllers": f"{self._shape().voters}, {where}",

@@ -8,18 +8,18 @@ history at the moment it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from holdfast.clients.administration import all_have
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.administration import all_have, perform_patiently
+from holdfast.clients.blocking_driver import Driver
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.any_cluster import Cluster
-from holdfast.cluster.layout import PLACE_VARIABLE
+from holdfast.cluster.layout import OLDER, PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import (
     Acknowledged,
@@ -34,10 +34,10 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import APACHE, TOPIC, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
-from holdfast.lab.steps.mishaps import refuse_broken_network, refuse_dead, wait_signalled
+from holdfast.lab.steps.mishaps import asking, refuse_broken_network, refuse_dead, wait_signalled
 from holdfast.lab.steps.starvation import Starvation
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
@@ -52,15 +52,6 @@ RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
-
-
-@contextmanager
-def asking(otherwise: str) -> Iterator[None]:
-    """Ask the cluster. LabError, beginning with `otherwise`: it refuses, or does not answer."""
-    try:
-        yield
-    except (admin.AdminError, DriverError) as error:
-        raise LabError(f"{otherwise}: {error}") from error
 
 
 class Run:
@@ -121,7 +112,7 @@ class Run:
             racks=parameters.racks,
             network=parameters.network,
             features=parameters.features,
-            apache=parameters.engine == APACHE,
+            engine=parameters.engine,
             port=0,
             config=parameters.node_config,
         )
@@ -496,7 +487,8 @@ class Run:
     def ask(self, asked: admin.AdminRequest[T], otherwise: str) -> T:
         """Ask the cluster once for something administrative. LabError: it does not do it."""
         with asking(otherwise):
-            return self.driver.perform(asked)
+            to = perform_patiently if self.parameters.engine == OLDER else Driver.perform
+            return to(self.driver, asked)
 
     # -- waiting and expecting -----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cluster.layout import OLDER
 from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
@@ -101,6 +102,11 @@ class Scenario:
     def with_flags(self, flags: Mapping[str, Any]) -> Parameters:
         """Lay flags over the defaults. LabError: one of them can't be had here."""
         for name, value in flags.items():
+            refuse_if(
+                name == "engine" and value == OLDER and self.name not in WITH_ZOOKEEPER,
+                f"--engine {OLDER} is for {', '.join(sorted(WITH_ZOOKEEPER))}: of ZooKeeper only "
+                "what becomes of a cluster without it is shown.",
+            )
             refuse_if(
                 self.name in IDLE.get(name, ()),
                 f"--{name.removesuffix('_s')} has no effect in {self.name}: its steps have no "
@@ -217,6 +223,9 @@ _PIPELINES_KILLED = {
 # Networks that break: what is counted there is what clients have sent meanwhile.
 _SPLITS = NETWORKS - {"followers-cut", "lost-acknowledgement"}
 # Parameters that some scenarios' steps have no use for: there a flag would be ignored.
+# What a cluster with ZooKeeper is there for.
+WITH_ZOOKEEPER = frozenset({"controller-down"})
+
 IDLE: Mapping[str, frozenset[str]] = {
     "kills": frozenset(SCENARIOS)
     - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"}

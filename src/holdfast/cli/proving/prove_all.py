@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.cluster import apache
+from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.lab import background, matrix
 from holdfast.lab.matrix import Row
-from holdfast.lab.parameters import APACHE
 from holdfast.lab.prove import prove
-from holdfast.lab.scenario import PIPELINES, SCENARIOS, load_scenario
+from holdfast.lab.scenario import PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
@@ -34,17 +34,19 @@ def prove_all(
     The page is written after each run. OSError: it can't be. LabError, ClusterError: there is no
     such engine, or another one writes into the folder.
     """
-    if APACHE in engines:
-        apache.find_home()  # said at once, not when all of ours are done
+    for engine in engines:
+        if engine != EMBEDDED:  # said at once, not when all of ours are done
+            apache.find_home(with_zookeeper=engine == OLDER)
     with matrix.held(directory):
         names = list(scenarios(say))
         rows: list[Row] = []
         page = directory / matrix.PAGE
         for engine in engines:
-            for place, name in enumerate(names, start=1):
+            mine = [name for name in names if engine != OLDER or name in WITH_ZOOKEEPER]
+            for place, name in enumerate(mine, start=1):
                 code = code_of(engine, name)
                 row = matrix.row_of(directory, engine, name)
-                head = f"[{engine} {place} of {len(names)}] {name}"
+                head = f"[{engine} {place} of {len(mine)}] {name}"
                 if row is not None and matrix.is_done(row, code, with_controls=control):
                     say(f"{head}: {row.word} already")
                 else:
@@ -58,11 +60,12 @@ def prove_all(
 def code_of(engine: str, scenario: str) -> str:
     """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
     paths = by_scenario(scenario)
-    if engine != APACHE:
+    if engine == EMBEDDED:
         return background.fingerprint(paths)
     nodes = tuple(f"{folder}/" for folder in background.NODE)
-    ours = (*(path for path in paths if not path.startswith(nodes)), "holdfast/cluster/apache.py")
-    found = apache.version(apache.find_home())
+    theirs = ("holdfast/cluster/apache.py", "holdfast/cluster/zookeeper.py")
+    ours = (*(path for path in paths if not path.startswith(nodes)), *theirs)
+    found = apache.version(apache.find_home(with_zookeeper=engine == OLDER))
     assert found is not None, "it was found"
     return f"{background.fingerprint(ours)} of {'.'.join(map(str, found))}"
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.layout import EMBEDDED
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome
-from holdfast.lab.parameters import EMBEDDED, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.networks.replay import SCHEDULE

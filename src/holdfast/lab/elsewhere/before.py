@@ -31,8 +31,8 @@ from holdfast.lab.parameters import (
     Parameters,
     refuse_if,
 )
-from holdfast.lab.run import asking
 from holdfast.lab.scenario import SCENARIOS, Part, Scenario, load_scenario
+from holdfast.lab.steps.mishaps import asking
 from holdfast.wire.administration import ConfigEntry
 from holdfast.wire.structs import ResourceType
 

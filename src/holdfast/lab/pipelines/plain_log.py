@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from holdfast.cluster.probe import PartitionState, ask
 from holdfast.lab.parameters import LabError, refuse_if
-from holdfast.lab.run import SETTLE_S, Run, asking
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.steps.mishaps import asking
 from holdfast.wire import administration as admin
 
 READ_S = 60.0

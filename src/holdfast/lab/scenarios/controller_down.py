@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.clients.administration import perform_patiently
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.topic_descriptions import described
+from holdfast.cluster.layout import APACHE, EMBEDDED, OLDER
 from holdfast.cluster.processes import log_tail
 from holdfast.judge.history import Acknowledged
-from holdfast.lab.parameters import APACHE, EMBEDDED, Parameters
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, expect_replaced, strike
@@ -34,16 +36,21 @@ from holdfast.wire.structs import ResourceType
 VICTIM = 2  # leads P1, follows in P2
 LED, FOLLOWED, UNTOUCHED = 1, 2, 0  # partitions, as the victim sees them
 SAID_MAX = 1000  # lines at the end of a log
+GROUP_OFFSETS, OFFSETS_PARTITIONS = "__consumer_offsets", 50  # Kafka's own
 REQUEST_TIMEOUT_MS = 8000  # of brokers: how long ours try to reach a controller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long an engine's brokers look for a controller, and what one says that goes without."""
+    """How long an engine's brokers look for a controller, and what one says that goes without.
+
+    With ZooKeeper there is no end to it: a change has no answer, and who is asked to leave stays.
+    Then it is how long the lab looks on.
+    """
 
     answer_s: float  # until a change that nobody can make has an answer
     exit_s: float  # from SIGTERM to the process's end
-    last_words: str
+    last_words: str | None  # None: it stays, without a word
 
 
 # Both may take a little longer than what they are bounded by. Of Apache Kafka neither is a config:
@@ -59,14 +66,32 @@ PATIENCE: Mapping[str, Patience] = {
         exit_s=330.0,
         last_words="Timed out waiting for the controller to approve controlled shutdown",
     ),
+    OLDER: Patience(answer_s=REQUEST_TIMEOUT_MS / 1000 + SETTLE_S, exit_s=30.0, last_words=None),
 }
 
 
 def steps(run: Run) -> None:
     clients = begin(run)
     run.steady(clients.producer, 1.0)
+    if run.parameters.engine == OLDER:
+        wait_for_offsets_topic(run)
     outage(run, clients, "TERM")
     outage(run, clients, "KILL")
+
+
+def wait_for_offsets_topic(run: Run) -> None:
+    """Wait until the topic of committed offsets, which a reader's client has made, is everywhere.
+
+    A broker reads a new topic's settings from ZooKeeper, and while it waits for it handles nothing
+    else: in the middle of that all data would stand still, which is not what is shown here.
+    """
+    folders = [Path(run.cluster.node(node).config_file).parent for node in run.cluster.broker_ids]
+    of_all = f"data/{GROUP_OFFSETS}-*"
+    run.wait(
+        f"replicas of {GROUP_OFFSETS}",
+        lambda: all(len([*each.glob(of_all)]) == OFFSETS_PARTITIONS for each in folders),
+        run.parameters.start_s,
+    )
 
 
 def outage(run: Run, clients: Clients, signal: str) -> None:
@@ -78,8 +103,9 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
     controllers = run.cluster.controller_ids
     gone_ms = run.fault("KILL", *controllers)
     later = {"retention.ms": "1000000"}
+    other = f"{run.topic}-{signal.lower()}"
     changes = [
-        Change(run, "create", create_topic(f"{run.topic}-more", assignment={0: [0]})),
+        Change(run, "create", create_topic(other, assignment={0: [0]})),
         Change(run, "alter", alter_configs(ResourceType.TOPIC, run.topic, later)),
     ]
     run.steady(producer)
@@ -87,9 +113,11 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
     expect_consumed(run, clients.reader, gone, gone_ms)
     expect_described(run, gone)
     for change in changes:
-        change.expect_timed_out(run, gone)
+        change.expect_in_vain(run, gone)
 
-    if signal == "TERM":
+    if signal == "TERM" and PATIENCE[run.parameters.engine].last_words is None:
+        stay(run)
+    elif signal == "TERM":
         leave(run)
     else:
         run.fault("KILL", VICTIM)
@@ -106,6 +134,8 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
         run.parameters.noticed_s,
     )
     run.expect_flow(producer, f"{name}: controllers are back", 30.0)
+    if run.parameters.engine == OLDER:
+        expect_done_late(run, other, name)
     bring_back(run, VICTIM, f"{name}: {VICTIM} is back")
     elect_preferred(run, producer, f"{name}: after a preferred election")
     run.steady(producer, 1.0)
@@ -127,18 +157,33 @@ class Change:
         bound_s = PATIENCE[run.parameters.engine].answer_s
         try:
             with Driver(run.cluster.bootstrap_servers, "lab", timeout_s=bound_s) as driver:
-                driver.perform(asked)
+                if run.parameters.engine == OLDER:
+                    perform_patiently(driver, asked)
+                else:
+                    driver.perform(asked)
             self.outcome, self.is_answered = "done", True
         except AdminError as error:
             self.code, self.outcome, self.is_answered = error.code, str(error), True
         except DriverError as error:
             self.outcome = str(error)
 
-    def expect_timed_out(self, run: Run, when: str) -> None:
-        """Check that the cluster itself said that it could not be done in time."""
-        bound_s = PATIENCE[run.parameters.engine].answer_s
+    def expect_in_vain(self, run: Run, when: str) -> None:
+        """Check that the cluster itself said that it could not be done in time.
+
+        With ZooKeeper it says nothing: a broker's thread is busy with it until ZooKeeper is back.
+        """
+        patience = PATIENCE[run.parameters.engine]
+        bound_s = patience.answer_s
         run.wait(f"the answer to {self.name}", lambda: not self._thread.is_alive(), bound_s)
         took_s = time.monotonic() - self._begin_s
+        if patience.last_words is None:
+            run.check(
+                f"{when}: {self.name}",
+                f"not answered within {bound_s:.0f} s",
+                f"{self.outcome}, looked at after {took_s:.0f} s",
+                kept=not self.is_answered,
+            )
+            return
         run.check(
             f"{when}: {self.name}",
             f"REQUEST_TIMED_OUT, within {bound_s:.0f} s",
@@ -146,6 +191,18 @@ class Change:
             kept=self.code == ErrorCode.REQUEST_TIMED_OUT,
             late=not self.is_answered,
         )
+
+
+def expect_done_late(run: Run, topic: str, name: str) -> None:
+    """Check that what nobody answered is done once ZooKeeper is back, asked for or not."""
+    done = run.soon(lambda: bool(run.cluster.partitions(topic)), SETTLE_S)
+    run.check(
+        f"{name}: ZooKeeper is back: {topic}, whose creation nobody had answered",
+        "is there",
+        "is there" if done else "is not there",
+        kept=done,
+        late=True,
+    )
 
 
 def expect_described(run: Run, when: str) -> None:
@@ -174,13 +231,31 @@ def leave(run: Run) -> None:
         late=True,
     )
     log = Path(run.cluster.node(VICTIM).log_file)
-    said = [line for line in log_tail(log, SAID_MAX).splitlines() if patience.last_words in line]
+    words = patience.last_words
+    assert words is not None, "who stays does so in `stay`"
+    said = [line for line in log_tail(log, SAID_MAX).splitlines() if words in line]
     run.check(
-        f"{VICTIM} says why",
-        f"...{patience.last_words}...",
-        said[-1] if said else "nothing of it",
+        f"{VICTIM} says why", f"...{words}...", said[-1] if said else "nothing of it",
         kept=bool(said),
+    )  # fmt: skip
+
+
+def stay(run: Run) -> None:
+    """SIGTERM with ZooKeeper gone: the broker waits for it before all else, and must be killed."""
+    seconds = PATIENCE[run.parameters.engine].exit_s
+    run.observer.avoid(VICTIM)
+    run.sync_view()
+    run.record_fault("TERM", VICTIM)
+    run.cluster.kill(VICTIM, "TERM", wait=False)
+    run.steady_view(seconds)
+    state = run.cluster.state(VICTIM)
+    run.check(
+        f"SIGTERM of {VICTIM} while ZooKeeper is gone",
+        f"runs still after {seconds:.0f} s: it waits for ZooKeeper",
+        state,
+        kept=state == "running",
     )
+    run.fault("KILL", VICTIM)
 
 
 def expect_halted(run: Run, raw: Worker, when: str) -> None:

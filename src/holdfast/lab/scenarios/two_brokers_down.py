@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from holdfast.clients.topic_descriptions import described
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.run import Run, asking
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.controllers import expect_no_controller
+from holdfast.lab.steps.mishaps import asking
 from holdfast.lab.steps.usual import begin, bring_back, elect_preferred, expect_only_flows
 from holdfast.lab.steps.wants import Want, want, whole
 from holdfast.lab.workload_processes import Worker

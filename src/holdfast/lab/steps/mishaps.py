@@ -6,14 +6,18 @@ has done becomes a failed check first: those stay, whatever becomes of the run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
+from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check
 from holdfast.lab.workload_processes import GaveUpError
+from holdfast.wire.administration import AdminError
 
 
 class Run(Protocol):
@@ -45,6 +49,15 @@ def break_off(run: Run, problem: Exception) -> str:
         run.check("an idempotent producer", "can go on", words, kept=False)
     run.note(f"the run breaks off: {words}")
     return words
+
+
+@contextmanager
+def asking(otherwise: str) -> Iterator[None]:
+    """Ask the cluster. LabError, beginning with `otherwise`: it refuses, or does not answer."""
+    try:
+        yield
+    except (AdminError, DriverError) as error:
+        raise LabError(f"{otherwise}: {error}") from error
 
 
 def refuse_broken_network(run: Run) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.clients import reassigning
 from holdfast.lab.report import Table
-from holdfast.lab.run import Run, asking
+from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import asking
 from holdfast.lab.steps.wants import lists_text
 from holdfast.wire.administration import reassign, reassignments
 
