@@ -15,13 +15,14 @@ from typing import Any, cast
 import pytest
 
 from holdfast.clients.replica_files import RECOVERY_POINTS, position_of, stored_batches
+from holdfast.cluster.layout import APACHE
 from holdfast.cluster.processes import START_MARK
 from holdfast.config.figures import LOG_DIRS_OFFLINE
 from holdfast.judge.history import IsrChange, LeaderChange
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenarios.disk_full import FULL, expect_end, expect_told
+from holdfast.lab.scenarios.disk_full import FULL, NO_SPACE, expect_end, expect_told
 from holdfast.lab.scenarios.disk_lost import Return, expect_honest_return
 from holdfast.lab.scenarios.min_isr_law import (
     FACTORS,
@@ -51,6 +52,7 @@ class Sightings:
         self.notes: list[str] = []
         self.observer: Any = None
         self.topic = "foo"
+        self.parameters = Parameters()
         self.partitions = range(2)
         nodes = (0, 1, 2)
         self.cluster = SimpleNamespace(
@@ -232,6 +234,26 @@ def test_a_full_disk_is_told_in_words_and_once(
     expect_end(seen.as_run, VICTIM)
     ends = [] if told else ["2"]
     assert [name.partition(",")[0] for name in seen.failed] == [*ends, *failed]
+
+
+@pytest.mark.parametrize(
+    ("log", "failed"),
+    [
+        ([f"java.io.IOException: {NO_SPACE}", f"java.io.IOException: {NO_SPACE}"], []),
+        (["ERROR Shutdown broker"], ["the log of 2"]),
+        ([f"java.io.IOException: {NO_SPACE}", START_MARK], ["the log of 2"]),
+    ],
+)
+def test_of_apache_kafka_a_full_disk_is_told_by_its_log_alone(
+    tmp_path: Path, log: list[str], failed: list[str]
+) -> None:
+    seen = Sightings()
+    seen.parameters = Parameters(engine=APACHE)
+    node = SimpleNamespace(id=VICTIM, log_file=str(tmp_path / "node.log"))
+    seen.cluster = SimpleNamespace(node=lambda _node: node)
+    (tmp_path / "node.log").write_text("".join(f"{line}\n" for line in log))
+    expect_told(seen.as_run, VICTIM, "has it", lambda _each: "")
+    assert [name.partition(",")[0] for name in seen.failed] == failed
 
 
 def test_shares_of_what_a_consumer_received(tmp_path: Path) -> None:

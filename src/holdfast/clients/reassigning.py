@@ -98,16 +98,25 @@ def throttle(
 
 def set_rates(driver: Driver, brokers: Iterable[int], rate: int) -> None:
     """Set, or change, what moves may take."""
-    for broker in sorted(brokers):
-        driver.perform(
-            alter_configs(ResourceType.BROKER, str(broker), dict.fromkeys(RATES, str(rate)))
-        )
+    _alter_brokers(driver, brokers, dict.fromkeys(RATES, str(rate)))
+
+
+def _alter_brokers(
+    driver: Driver, brokers: Iterable[int], configs: Mapping[str, str | None]
+) -> None:
+    """Change the settings of each broker: Apache Kafka's takes none but its own.
+
+    Of one that is dead any other is asked, which takes them in a cluster of ours.
+    """
+    alive = driver.nodes()
+    for broker in sorted(set(brokers)):
+        asked = alter_configs(ResourceType.BROKER, str(broker), configs)
+        driver.perform(asked, node=broker if broker in alive else None)
 
 
 def clear_throttle(driver: Driver, topics: Iterable[str], brokers: Iterable[int]) -> None:
     """Take the throttle off these topics and brokers; that a topic is gone is no error."""
-    for broker in sorted(set(brokers)):
-        driver.perform(alter_configs(ResourceType.BROKER, str(broker), dict.fromkeys(RATES)))
+    _alter_brokers(driver, brokers, dict.fromkeys(RATES))
     for name in sorted(set(topics)):
         try:
             driver.perform(alter_configs(ResourceType.TOPIC, name, dict.fromkeys(REPLICAS)))

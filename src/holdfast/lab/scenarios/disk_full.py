@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.clients.replica_files import stored_replica
+from holdfast.cluster.layout import EMBEDDED
 from holdfast.cluster.nodes import NodeStatus
 from holdfast.cluster.processes import START_MARK
 from holdfast.config.figures import LOG_DIRS_OFFLINE
@@ -37,7 +38,7 @@ from holdfast.lab.steps.usual import (
 from holdfast.lab.steps.wants import Want, preferred, without
 
 VICTIM = 1  # leads some of the topic's partitions, and follows in all others
-FULL = "the disk is full"
+FULL, NO_SPACE = "the disk is full", "No space left on device"  # in our words, and the system's
 LARGE = "large"  # who writes what does not fit any more
 REFUSAL = "KAFKA_STORAGE_ERROR"
 SENT_MAX = 200  # events that fit into what the last page of a file has left
@@ -182,27 +183,33 @@ def expect_end(run: Run, node: int) -> None:
 
 
 def expect_told(run: Run, node: int, what: str, told: Callable[[NodeStatus], object]) -> None:
-    """Check that the cause stands in `holdfast status`, and in the node's log, once."""
+    """Check that the cause stands in `holdfast status`, and in the node's log, once.
+
+    Of nodes that are not ours status knows nothing, and their logs have the system's own words.
+    """
 
     def words() -> str:
         return next(
             str(told(each) or "") for each in run.cluster.status().nodes if each.node.id == node
         )
 
+    def lines(*said: str) -> int:
+        log = Path(run.cluster.node(node).log_file).read_text(encoding="utf-8", errors="replace")
+        since = log.rpartition(START_MARK)[2]
+        return sum(all(each in line for each in said) for line in since.splitlines())
+
+    if run.parameters.engine != EMBEDDED:
+        run.soon(lambda: bool(lines(NO_SPACE)), SETTLE_S)
+        seen = f"{lines(NO_SPACE)} times"
+        run.check(f"the log of {node}, which {what}", NO_SPACE, seen, kept=bool(lines(NO_SPACE)))
+        return
     run.soon(lambda: FULL in words(), SETTLE_S)
     seen = words()
     run.check(
         f"`holdfast status` of {node}, which {what}", FULL, seen or "nothing", kept=FULL in seen
     )
-    log = Path(run.cluster.node(node).log_file).read_text(encoding="utf-8", errors="replace")
-    since = log.rpartition(START_MARK)[2]
-    lines = [line for line in since.splitlines() if "goes offline" in line and FULL in line]
-    run.check(
-        f"the log of {node}, which {what}",
-        "says so once",
-        f"{len(lines)} times",
-        kept=len(lines) == 1,
-    )
+    count = lines("goes offline", FULL)
+    run.check(f"the log of {node}, which {what}", "says so once", f"{count} times", kept=count == 1)
 
 
 SCENARIO = Scenario(
