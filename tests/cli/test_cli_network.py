@@ -103,6 +103,8 @@ def again() -> None:
 def command_entered() -> None:
     """Exit status, signals and terminal are the command's own."""
     assert holdfast("enter sh -c 'exit 7'").returncode == 7
+    assert "`holdfast enter --node 0 COMMAND`" in holdfast("enter 0").stderr
+    assert "`holdfast enter --zone c COMMAND`" in holdfast("enter c ls").stderr
     assert holdfast("enter --zone c printenv HOLDFAST_PLACE").stdout == "client-c\n"
     nested = holdfast("enter holdfast enter true")
     assert nested.returncode == 2

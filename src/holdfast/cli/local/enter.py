@@ -7,7 +7,9 @@ command's own.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Container
 from typing import Annotated
 
 import typer
@@ -42,6 +44,7 @@ def enter(
     network = cluster.network()
     network.refuse_if_gone(cluster.record)
     places = network.open().plan
+    refuse_place_as_command(command[0], {str(each.id) for each in cluster.nodes}, places.zones)
     if node is not None:
         name = place_named(cluster, node)
     else:
@@ -53,6 +56,15 @@ def enter(
     prefix, environment = network.enter(name)
     sys.stdout.flush()
     os.execve(prefix[0], [*prefix, *command], environment)  # noqa: S606 - that is what this is for
+
+
+def refuse_place_as_command(word: str, nodes: Container[str], zones: Container[str]) -> None:
+    """Exit with 2 where a node or a zone stands in the command's place."""
+    option = "--node" if word in nodes else "--zone" if word in zones else None
+    refuse_if(
+        option is not None and shutil.which(word) is None,
+        f"{word} is no program. To go there: `holdfast enter {option} {word} COMMAND`.",
+    )
 
 
 # What stands behind the command's name is the command's, options too.
