@@ -18,6 +18,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import replica_directory
 from holdfast.lab.steps.dead_disks import lose_replicas
+from holdfast.lab.steps.expiry import small_segments
 from holdfast.lab.steps.usual import (
     Clients,
     bring_back,
@@ -31,14 +32,9 @@ from holdfast.wire.structs import ResourceType
 
 VICTIM_PARTITION = 1  # the broker that leads it is the first one that goes
 COMPACTED_S = 30.0  # for rounds to take what is replaced, on a slow machine
-SMALL = {
-    # An entry for each batch, and full after 50 of them: so small are the segments.
-    "index.interval.bytes": "0",
-    "segment.index.bytes": "400",
-    "min.cleanable.dirty.ratio": "0.01",
-    "file.delete.delay.ms": "100",
-}
-COMPACTED = {**SMALL, "cleanup.policy": "compact"}
+SEGMENT_BATCHES = 50
+OFTEN = {"min.cleanable.dirty.ratio": "0.01", "file.delete.delay.ms": "100"}
+COMPACTED = {"cleanup.policy": "compact"}
 NODES = {"log.cleaner.backoff.ms": "20", "log.cleaner.threads": "2"}
 ONLY = "only"  # the key of a record that stays, since none comes later
 SINGLE = 20  # such records of each partition, each time that some are written
@@ -92,7 +88,7 @@ def write_single(run: Run, client: RawProducer, keys: Iterator[int]) -> None:
 
 def steps(run: Run) -> None:
     """Kill a leader, then a follower whose copies are lost, and read from the beginning again."""
-    run.make_topic(configs=COMPACTED)
+    run.make_topic(configs={**small_segments(run, SEGMENT_BATCHES), **OFTEN, **COMPACTED})
     clients = start_clients(run)
     single, keys = run.raw_client(ONLY, acks="all"), count()
     write_single(run, single, keys)
@@ -121,7 +117,7 @@ def unsaid(run: Run) -> None:
 
     The first record of all stays, so that the log begins where it did.
     """
-    run.make_topic(configs=SMALL)
+    run.make_topic(configs={**small_segments(run, SEGMENT_BATCHES), **OFTEN})
     outcome = run.raw_client("only", acks="all").send(0, ONLY)
     refuse_if(not isinstance(outcome, Acknowledged), f"the first record: {outcome}")
     clients = start_clients(run)

@@ -15,7 +15,13 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.expiry import CONFIGS, GONE_S, HOUR_MS, begins, expect_begins
+from holdfast.lab.steps.expiry import (
+    GONE_S,
+    HOUR_MS,
+    begins,
+    expect_begins,
+    hour_of_small_segments,
+)
 from holdfast.lab.steps.usual import bring_back, delete_records
 from holdfast.lab.steps.wants import names
 from holdfast.wire.administration import alter_configs
@@ -35,7 +41,7 @@ def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
     leaves 0 there as the largest timestamp, the raw producer none. What is of the past comes last:
     when that is gone, retention has looked after all else was there.
     """
-    run.make_topic(configs=CONFIGS)
+    run.make_topic(configs=hour_of_small_segments(run))
     run.start_readers()
     now_ms = time.time_ns() // 1_000_000
     stamps = {
@@ -112,7 +118,7 @@ def soon(run: Run) -> None:
 
 def unsaid(run: Run) -> None:
     """Let somebody's retention take everything, and no event of the history allows it."""
-    run.make_topic(configs=CONFIGS)
+    run.make_topic(configs=hour_of_small_segments(run))
     sent = run.acknowledge(run.raw_client("producer", acks="all"), NOW, run.parameters.count)
     run.driver.perform(alter_configs(ResourceType.TOPIC, run.topic, {"retention.ms": "1"}))
     run.note("somebody has set retention.ms=1, and the history does not say so")

@@ -11,7 +11,7 @@ from holdfast.lab.pipelines.plain_log import Row, read_log
 from holdfast.lab.pipelines.tables import SqlTable, compare
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.expiry import CONFIGS, HOUR_MS, expect_begins
+from holdfast.lab.steps.expiry import HOUR_MS, expect_begins, hour_of_small_segments
 from holdfast.lab.steps.usual import must_acknowledge
 
 NAMED = "what was gone before it was read is named, offset by offset"
@@ -22,7 +22,7 @@ class Events:
     """Events in every partition, sent so many at a time; what the log held is remembered."""
 
     def __init__(self, run: Run) -> None:
-        run.make_topic(configs=CONFIGS)
+        run.make_topic(configs=hour_of_small_segments(run))
         self._run = run
         self._client: RawProducer = run.raw_client("producer", acks="all")
         self.ends = dict.fromkeys(run.partitions, 0)
