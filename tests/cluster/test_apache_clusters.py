@@ -12,6 +12,8 @@ import pytest
 from holdfast.cluster import apache, zookeeper
 from holdfast.cluster.layout import APACHE, EMBEDDED, OLDER, ClusterError, UsageError
 from holdfast.cluster.local import LocalCluster
+from holdfast.cluster.network.possible import Possibility
+from holdfast.cluster.plan import PROXIES
 from holdfast.config.properties import parse_properties
 
 
@@ -134,6 +136,14 @@ def test_a_node_is_formatted_where_one_of_its_disks_is_new(
     (folders[new] / apache.FORMATTED).touch()
     apache.format_if_new(cluster.record, node)
     assert formatted == [(1,)]
+
+
+def test_proxies_are_no_network_for_nodes_that_they_cannot_tell_apart(tmp_path: Path) -> None:
+    """Seen to fail: a cut between such nodes dropped nothing, and nobody noticed."""
+    proxies = Possibility(PROXIES)
+    with pytest.raises(UsageError, match="take namespaces"):
+        LocalCluster.create(tmp_path / "c", engine=APACHE, port=0, network=proxies)
+    assert not (tmp_path / "c").exists()
 
 
 def test_nodes_begin_with_archived_classes_where_there_are_some(

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.clients.blocking_driver import NoLeaderError, UnreachableError
+from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import (
     Acknowledged,
     Event,
@@ -209,6 +210,23 @@ def test_a_quorum_that_does_not_come_back_is_broken(
     found: Any = expect_quorum_whole(run, "healed", 1.0)
     assert found is (state if kept else None)
     assert run.kept == [kept]
+
+
+def test_a_leader_that_does_not_know_what_is_committed_makes_no_quorum_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: of Apache Kafka's fresh leaders it is -1, which each voter has."""
+
+    def state(committed: int, end: int) -> Any:
+        return SimpleNamespace(high_watermark=committed, voters=[SimpleNamespace(log_end=end)])
+
+    told = [state(-1, -1), state(5, 3), state(5, 4), state(6, 5)]
+    run: Any = Checks()
+    run.cluster = SimpleNamespace(quorum=lambda: told.pop(0))
+    run.wait = lambda what, over, bound_s: wait_until(over, timeout_s=bound_s, what=what)
+    monkeypatch.setattr(controllers, "active_controller", lambda _run: state(-1, -1))
+    found: Any = controllers.wait_quorum_whole(run)
+    assert (found.high_watermark, told) == (6, [])
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,11 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
 
             kafka_home = find_home(with_zookeeper=zookeeper)
+        if how == plan.PROXIES and engine != EMBEDDED:
+            raise UsageError(
+                "Nodes of Apache Kafka in a network of their own take namespaces: proxies can't "
+                "tell apart which of them dials."
+            )
         if zones and how is None:
             raise UsageError("--zones are those of a network: add --network.")
         if zones and "broker.rack" in (config or {}):

@@ -442,7 +442,7 @@ class Run:
         """Wait until the observer looks through a broker that isn't about to go, if one is left."""
         left = [n for n in self.cluster.broker_ids if n not in self.observer.avoided]
         if any(self.cluster.state(n) == "running" for n in left):
-            self.wait("another broker's view", lambda: self.view.seen_by in left, WORK_S)
+            self.wait("another broker's view", lambda: self.view.seen_by in left, self._start_s)
 
     def start_node(self, *nodes: int, wait: bool = True) -> None:
         """Start nodes again and wait until they serve; without `wait`, only that they run.

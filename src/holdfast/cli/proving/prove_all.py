@@ -19,6 +19,8 @@ from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
 CRASH = "crash.txt"  # in a run's folder
+# What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
+OURS_ALONE = ("core", "log", "node", "runtime")
 
 
 def prove_all(
@@ -62,7 +64,7 @@ def code_of(engine: str, scenario: str) -> str:
     paths = by_scenario(scenario)
     if engine == EMBEDDED:
         return background.fingerprint(paths)
-    nodes = tuple(f"{folder}/" for folder in background.NODE)
+    nodes = tuple(f"holdfast/{folder}/" for folder in OURS_ALONE)
     theirs = ("holdfast/cluster/apache.py", "holdfast/cluster/zookeeper.py")
     ours = (*(path for path in paths if not path.startswith(nodes)), *theirs)
     found = apache.version(apache.find_home(with_zookeeper=engine == OLDER))

@@ -12,6 +12,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import expect_replaced, strike
 from holdfast.lab.steps.controllers import (
+    CHANGE_S,
     MetadataChanger,
     Window,
     active_controller,
@@ -25,7 +26,7 @@ from holdfast.lab.steps.controllers import (
 )
 from holdfast.lab.steps.usual import begin, expect_consumed
 
-CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
+LEARN_S = 30.0  # far beyond every timeout
 AFTERWARDS_MS = 1000.0  # after an election, still counted to it
 
 
@@ -111,7 +112,7 @@ def thaw(run: Run, frozen: QuorumState) -> None:
         state = ask_one(*node.voter_watch_address)
         return state is None or state.epoch > frozen.epoch
 
-    run.wait(f"{frozen.leader} to learn that it isn't active any more", humble, CHANGE_S)
+    run.wait(f"{frozen.leader} to learn that it isn't active any more", humble, LEARN_S)
     now = active_controller(run)
     run.check(
         f"{frozen.leader} goes on",

@@ -11,6 +11,7 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.controllers import (
+    CHANGE_S,
     MetadataChanger,
     active_controller,
     counts_of,
@@ -23,7 +24,7 @@ from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.sides import AGAIN_S, Sides
 from holdfast.lab.steps.usual import begin, expect_consumed
 
-CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
+RESIGN_S = 30.0  # far beyond every timeout
 CALM_TIMEOUTS = 5  # of the quorum, in which nobody asks for another election
 ISOLATED = "isolated"
 NEXT = "the next active controller"  # as `expect_next_controller` calls it
@@ -91,7 +92,7 @@ class Cuts:
             return state.leader != before.leader
 
         expect_running(run, f"while {name}")  # one that has ended says nothing, either
-        resigned = run.soon(humble, CHANGE_S)
+        resigned = run.soon(humble, RESIGN_S)
         run.check(
             f"{name}: what it says of itself",
             "it is not active any more",
@@ -147,7 +148,7 @@ def two_isolated(run: Run) -> None:
     expect_next_controller(run, "two of three are isolated", before)
     sides.heal()
     expect_quorum_whole(run, "healed", AGAIN_S)
-    run.expect_flow(clients.producer, "healed", CHANGE_S)
+    run.expect_flow(clients.producer, "healed", RESIGN_S)
 
 
 SCENARIO = Scenario(
