@@ -58,7 +58,9 @@ class Sightings:
         self.cluster = SimpleNamespace(
             broker_ids=nodes,
             state=lambda _node: "dead",
-            node=lambda _node: SimpleNamespace(config_file=str(directory / "server.properties")),
+            node=lambda _node: SimpleNamespace(
+                config_file=str(directory / "server.properties"), pid=None, process=None
+            ),
         ) if directory else SimpleNamespace(broker_ids=nodes)  # fmt: skip
         self.view = SimpleNamespace(
             partitions={
@@ -73,6 +75,9 @@ class Sightings:
 
     def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
         return condition()
+
+    def wait(self, _what: str, condition: Callable[[], bool], _bound_s: float) -> None:
+        assert condition()
 
     def note(self, text: str) -> None:
         self.notes.append(text)

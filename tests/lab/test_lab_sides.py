@@ -224,9 +224,23 @@ def test_a_leader_that_does_not_know_what_is_committed_makes_no_quorum_whole(
     run: Any = Checks()
     run.cluster = SimpleNamespace(quorum=lambda: told.pop(0))
     run.wait = lambda what, over, bound_s: wait_until(over, timeout_s=bound_s, what=what)
+    run.soon = lambda over, bound_s: run.wait("the end", over, bound_s)
     monkeypatch.setattr(controllers, "active_controller", lambda _run: state(-1, -1))
     found: Any = controllers.wait_quorum_whole(run)
     assert (found.high_watermark, told) == (6, [])
+
+
+def test_voters_that_lack_something_in_the_end_are_broken_and_not_only_no_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: such a run was not made, and what is not made is repeated and forgotten."""
+    run: Any = Checks()
+    state: Any = SimpleNamespace(high_watermark=5, voters=[SimpleNamespace(log_end=4)])
+    run.cluster = SimpleNamespace(quorum=lambda: state)
+    monkeypatch.setattr(controllers, "active_controller", lambda _run: state)
+    with pytest.raises(LabError, match="up to 5"):
+        controllers.wait_quorum_whole(run)
+    assert run.kept == [False]
 
 
 @pytest.mark.parametrize(

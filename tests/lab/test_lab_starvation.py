@@ -186,3 +186,14 @@ def test_the_kernel_counts_it() -> None:
             one.kill()
             other.kill()
     assert waited(one.pid) == {}
+
+
+def test_a_jvms_compilers_are_nobodys_wait(tmp_path: Path) -> None:
+    """Seen to fail: one thread of a hundred, which nobody waits for, excused whatever was late."""
+    names = ["java", "kafka-raft-io-t", "C2 CompilerThre", "G1 Conc#0", "GC Thread#0"]
+    for number, name in enumerate(names):
+        folder = tmp_path / "7" / "task" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "comm").write_text(f"{name}\n")
+        (folder / "schedstat").write_text(f"1 {number} 3\n")
+    assert waited(7, tmp_path) == {0: 0, 1: 1, 4: 4}

@@ -13,7 +13,8 @@ from typing import cast
 import pytest
 
 from holdfast.lab.run import Run
-from holdfast.lab.scenarios.networks.storm import Timetable
+from holdfast.lab.scenarios.networks import storm
+from holdfast.lab.scenarios.networks.storm import Timetable, leave
 from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, plan_storm
 
 BROKERS, CONTROLLERS = (0, 1, 2), (100, 101, 102)
@@ -71,3 +72,43 @@ def test_what_is_due_is_done_in_its_order_and_what_it_begins_is_ended_in_time() 
     times.keep()
     assert done == ["at once", "first", "second", "end of first", "end of second"]
     assert [round(each, -2) for each in waited] == [300, 500, 500, 600]
+
+
+@pytest.mark.parametrize(("goes_at_s", "killed"), [(0.0, False), (12.0, False), (1e9, True)])
+def test_who_is_told_to_leave_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, goes_at_s: float, killed: bool
+) -> None:
+    """Seen to fail: without a controller a broker of Apache Kafka takes five minutes to leave, and
+    nothing else was done meanwhile, not even what would have brought a controller back.
+    """
+    clock = SimpleNamespace(now_s=0.0)
+    monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    done: list[str] = []
+
+    def wait(seconds: float) -> None:
+        clock.now_s += seconds
+
+    run = SimpleNamespace(
+        steady_view=wait,
+        observer=SimpleNamespace(avoid=lambda _node: None),
+        record_fault=lambda action, _node: done.append(f"{action} {clock.now_s:.0f}"),
+        cluster=SimpleNamespace(
+            kill=lambda *_, **__: None,
+            state=lambda _node: "dead" if clock.now_s >= goes_at_s else "running",
+        ),
+    )
+    times = Timetable(cast("Run", run))
+
+    def begins() -> None:
+        left = leave(cast("Run", run), times, 1, lambda node: done.append(f"start {node}"))
+        times.at(5.0, left)
+
+    times.at(0.0, begins)
+    times.at(6.0, lambda: done.append(f"others {clock.now_s:.0f}"))
+    times.keep()
+    last = {0.0: 5, 12.0: 12, 1e9: 45}[goes_at_s]
+    ended = f"{'KILL' if killed else 'exit'} {last}"
+    others = "others 6"
+    assert done == (
+        ["TERM 0", ended, "start 1", others] if last < 6 else ["TERM 0", others, ended, "start 1"]
+    )

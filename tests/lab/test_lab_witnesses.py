@@ -28,7 +28,15 @@ from holdfast.lab.run import RAW_READER, Run
 from holdfast.lab.workload_processes import Process
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.batch_header import assign_log_append_time
-from holdfast.wire.messages.fetch import FetchResponse, PartitionData
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 CREATED, APPENDED = 1, 2  # whose a timestamp is, as librdkafka says it
 RESET = -140  # librdkafka's _AUTO_OFFSET_RESET: the cluster does not know the position
@@ -206,6 +214,35 @@ def test_a_brokers_timestamp_is_left_out_only_where_there_is_one(
         (raw,) = read_events(file)
     assert isinstance(raw, Delivered)
     assert raw.timestamp == told
+
+
+@pytest.mark.parametrize(("at", "goes_to"), [(0, 40), (50, 50), (99, 60)])
+def test_a_raw_reader_asks_where_the_log_is_if_the_refusal_does_not_say(
+    tmp_path: Path, at: int, goes_to: int
+) -> None:
+    """Seen to fail: on Apache Kafka it went to 0 for ever, and read nothing any more."""
+    ends = {EARLIEST: 40, LATEST: 60}
+
+    def send(request: Any, **_version: int) -> Any:
+        if isinstance(request, ListOffsetsRequest):
+            (asked,) = request.topics[0].partitions
+            told = ListOffsetsPartitionResponse(offset=ends[asked.timestamp])
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(partitions=[told])])
+        refusal = PartitionData(
+            error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=-1, log_start_offset=-1
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(partitions=[refusal])])
+
+    peer = SimpleNamespace(send=send, version_of=lambda _request: 12)
+    with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
+        reader = RawConsumer("nowhere:1", "foo", 0, recorder)
+        reader._driver = SimpleNamespace(leader=lambda *_, **__: 1, peer=lambda _: peer)  # type: ignore[assignment]
+        reader._next = at
+        assert not reader._fetch()
+    with (tmp_path / "raw.jsonl").open("rb") as file:
+        (position,) = read_events(file)
+    assert isinstance(position, Position)
+    assert (position.offset, position.told) == (goes_to, True)
 
 
 def test_a_runs_readers_are_told_whose_timestamps_they_read_and_what_a_watermark_is(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.clients.workload.command import client_parser, on_stop
 from holdfast.clients.workload.payload import digest_of, id_of
 from holdfast.clients.workload.recorder import Recorder
@@ -27,6 +27,13 @@ from holdfast.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 BY_NAME_VERSION_MAX = 12  # from 13 on a topic has no name, only an id
 WAIT_MS = 200
@@ -93,7 +100,25 @@ class RawConsumer:
             return False
         assert isinstance(response, FetchResponse)
         self._refresh = False
-        return self._received(response.responses[0].partitions[0])
+        answer = response.responses[0].partitions[0]
+        try:
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset < 0:
+                # Apache Kafka does not say then what there is.
+                answer.log_start_offset = self._offset_at(peer, EARLIEST)
+                answer.high_watermark = self._offset_at(peer, LATEST)
+        except DriverError:
+            self._refresh = True
+            return False
+        return self._received(answer)
+
+    def _offset_at(self, peer: Peer, timestamp: int) -> int:
+        """Return where the log begins or ends; -1: this broker does not say. DriverError."""
+        partition = ListOffsetsPartition(partition_index=self._partition, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
+        answer = peer.send(ListOffsetsRequest(topics=[topic]))
+        assert isinstance(answer, ListOffsetsResponse)
+        found = answer.topics[0].partitions[0]
+        return -1 if found.error_code else found.offset
 
     def _request(self) -> FetchRequest:
         partition = FetchPartition(

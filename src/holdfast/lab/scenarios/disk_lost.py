@@ -1,4 +1,8 @@
-"""A broker is killed, gets an empty disk, and is back before anybody has missed it."""
+"""A broker is killed, gets an empty disk, and is back before anybody has missed it.
+
+It has to wait until its session is over all the same (DUPLICATE_BROKER_REGISTRATION, KIP-631): two
+processes can't be one broker.
+"""
 
 from __future__ import annotations
 
@@ -140,9 +144,10 @@ SCENARIO = Scenario(
     name="disk-lost",
     summary="A broker is killed, gets an empty disk, and is back before its session ends.",
     text=(
-        "Nobody has noticed that it was away, and yet it must not be taken for what it was: its "
-        "name is in every ISR, and its disk is empty. It leaves them all, leads nothing, copies "
-        "everything, and is in sync only with all that was committed; nothing is lost. In the "
+        "It must not be taken for what it was: its name is in every ISR, and its disk is empty. "
+        "It is not let in before its session is over and it has left them all; then it leads "
+        "nothing, copies everything, and is in sync only with all that was committed; nothing is "
+        "lost. In the "
         "control the one that loses its disk is the only in-sync replica. With an empty disk it "
         "does not lead either: the partition waits. Whoever then chooses to go on without it, by "
         "an unclean election, loses exactly what it alone had. (Apache Kafka lets it lead, and all "

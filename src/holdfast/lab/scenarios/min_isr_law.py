@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
@@ -139,7 +139,10 @@ class Law:
             must_acknowledge(self._run, self._clients[cell.topic], cell.partition, count)
 
     def _wait_in_sync(self, what: str, *, whole: bool) -> None:
-        """Wait until each ISR is all replicas, or only those that stay. LabError: it never is."""
+        """Wait until each ISR is all replicas, or only those that stay.
+
+        LabError, behind a failed check: it never is.
+        """
 
         def reached() -> bool:
             states = self._states()
@@ -150,7 +153,11 @@ class Law:
                     return False
             return True
 
-        self._run.wait(what, reached, BACK_S if whole else SETTLE_S)
+        bound_s = BACK_S if whole else SETTLE_S
+        if not self._run.soon(reached, bound_s):
+            seen = f"not so within {bound_s:.0f} s"
+            self._run.check(what, "come to be", seen, kept=False, late=True)
+            raise LabError(f"{what}: {seen}")
 
     def _states(self) -> dict[str, dict[int, PartitionState]]:
         """All topics as a broker shows them that serves."""

@@ -100,10 +100,23 @@ def expect_no_controller(run: Run, when: str) -> None:
 
 
 def wait_quorum_whole(run: Run) -> QuorumState:
-    """Wait until every voter has what was committed when the wait began. LabError."""
+    """Wait until every voter has what was committed when the wait began.
+
+    LabError, behind a failed check: that is not so in the end.
+    """
     committed = _committed(run)
-    what = f"every voter to have metadata up to {committed}"
-    return run.wait(what, lambda: _whole_quorum(run, committed), NEXT_S)
+    found: list[QuorumState] = []
+
+    def whole() -> bool:
+        found.extend(filter(None, [_whole_quorum(run, committed)]))
+        return bool(found)
+
+    if not run.soon(whole, NEXT_S):
+        seen = f"not so within {NEXT_S:.0f} s"
+        wanted = f"each has metadata up to {committed}"
+        run.check("the voters", wanted, seen, kept=False, late=True)
+        raise LabError(f"the voters don't come to have metadata up to {committed}: {seen}")
+    return found[0]
 
 
 def _whole_quorum(run: Run, committed: int) -> QuorumState | None:

@@ -16,16 +16,18 @@ from holdfast.clients.replica_files import (
     checkpointed,
     position_of,
 )
+from holdfast.cluster.processes import has_gone
 from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import Run
 from holdfast.lab.steps.closing import end_of, log_directories, replica_directory
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+GONE_S = 10.0
 
 
 def replace_disk(run: Run, node: int) -> None:
     """Give a dead node empty log directories: nothing is left, not even who it was."""
-    _assert_dead(run, node)
+    _wait_gone(run, node)
     for directory in log_directories(run, node):
         shutil.rmtree(directory)
     run.damage(node, "its disks are new, and empty")
@@ -48,7 +50,7 @@ def lose_replica(run: Run, node: int, partition: int, topic: str | None = None) 
 
     The caller says so with `Run.damage`, once for all that a node loses.
     """
-    _assert_dead(run, node)
+    _wait_gone(run, node)
     shutil.rmtree(replica_directory(run, node, partition, topic))
 
 
@@ -58,7 +60,7 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
     LabError: it does not hold so much, or it had synced what would be cut away: then no power cut
     could take it.
     """
-    _assert_dead(run, node)
+    _wait_gone(run, node)
     directory = replica_directory(run, node, partition)
     # Up to where it is synced for certain, as its directory's checkpoint says.
     before, synced = end_of(run, node, partition), checkpointed(directory, RECOVERY_POINTS)
@@ -87,5 +89,8 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
     )
 
 
-def _assert_dead(run: Run, node: int) -> None:
+def _wait_gone(run: Run, node: int) -> None:
+    """Wait until nothing of a dead node writes any more: its first thread ends before others."""
     assert run.cluster.state(node) == "dead", f"node {node} is alive"
+    record = run.cluster.node(node)
+    run.wait(f"the end of node {node}", lambda: has_gone(record.pid, record.process), GONE_S)

@@ -22,6 +22,8 @@ LOOK_S = 1.0
 # they keep all their bounds: what excuses is to get next to nothing, for longer than a session.
 SHARE_MAX = 0.9
 SECONDS_MAX = 5.0  # altogether
+# Threads of a JVM, by how the kernel knows them: compilers, and the collector beside all others.
+WAITED_FOR_BY_NOBODY = ("C1 Compiler", "C2 Compiler", "G1 Conc", "G1 Refine", "G1 Service")
 
 
 @dataclass(slots=True)
@@ -124,11 +126,17 @@ class Starvation:
                     self._waits.take(node.id, waited(node.pid), passed_s)
 
 
-def waited(pid: int) -> dict[int, int]:
-    """Return how many ns each thread of a process has waited for a processor so far."""
+def waited(pid: int, proc: Path = Path("/proc")) -> dict[int, int]:
+    """Return how many ns each thread of a process has waited for a processor so far.
+
+    But for those that nobody waits for: a JVM's compilers have always something to do, and others
+    get their turn before them.
+    """
     found = {}
     with suppress(OSError):  # it has ended
-        for path in Path(f"/proc/{pid}/task").iterdir():
+        for path in (proc / str(pid) / "task").iterdir():
             with suppress(OSError, ValueError, IndexError):
+                if (path / "comm").read_text().startswith(WAITED_FOR_BY_NOBODY):
+                    continue
                 found[int(path.name)] = int((path / "schedstat").read_text().split()[1])
     return found

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.cluster import ClusterError
 from holdfast.cluster.network.addresses import OBSERVER
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, one_zone_cut
+from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, leave, one_zone_cut
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import wait_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
@@ -127,9 +126,9 @@ class Replay:
         if fault.kind is Kind.PAUSE:
             self._signal(node, "STOP")
             return partial(self._let_go, node)
-        self._signal(node, "TERM" if fault.kind is Kind.STOP else "KILL")
         if fault.kind is Kind.STOP:
-            return partial(self._start_again, node)
+            return leave(self._run, self._times, node, self._start)
+        self._signal(node, "KILL")
         self._run.cluster.wait_signalled(node, "KILL", timeout_s=self._run.parameters.leave_s)
         return partial(self._start, node)
 
@@ -140,16 +139,6 @@ class Replay:
         self._run.observer.avoid(node)
         self._run.record_fault(action, node)
         self._run.cluster.kill(node, action, wait=False)
-
-    def _start_again(self, node: int) -> None:
-        """Start a node that was asked to end, when it has; one that does not is killed."""
-        try:
-            self._run.cluster.wait_signalled(node, "TERM", timeout_s=self._run.parameters.leave_s)
-            self._run.record_fault("exit", node)
-        except ClusterError:
-            self._signal(node, "KILL")
-            self._run.cluster.wait_signalled(node, "KILL", timeout_s=self._run.parameters.leave_s)
-        self._start(node)
 
     def _start(self, node: int) -> None:
         """Start a node. Others may be out of its reach, so it is not waited for."""
