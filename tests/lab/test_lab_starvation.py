@@ -190,7 +190,7 @@ def test_the_kernel_counts_it() -> None:
 
 def test_a_jvms_compilers_are_nobodys_wait(tmp_path: Path) -> None:
     """Seen to fail: one thread of a hundred, which nobody waits for, excused whatever was late."""
-    names = ["java", "kafka-raft-io-t", "C2 CompilerThre", "G1 Conc#0", "GC Thread#0"]
+    names = ["java", "kafka-raft-io-t", "a CompilerThread", "G1 Conc#0", "GC Thread#0"]
     for number, name in enumerate(names):
         folder = tmp_path / "7" / "task" / str(number)
         folder.mkdir(parents=True)

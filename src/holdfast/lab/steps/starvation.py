@@ -23,7 +23,7 @@ LOOK_S = 1.0
 SHARE_MAX = 0.9
 SECONDS_MAX = 5.0  # altogether
 # Threads of a JVM, by how the kernel knows them: compilers, and the collector beside all others.
-WAITED_FOR_BY_NOBODY = ("C1 Compiler", "C2 Compiler", "G1 Conc", "G1 Refine", "G1 Service")
+WAITED_FOR_BY_NOBODY = (" Compiler", "G1 Conc", "G1 Refine", "G1 Service")
 
 
 @dataclass(slots=True)
@@ -136,7 +136,8 @@ def waited(pid: int, proc: Path = Path("/proc")) -> dict[int, int]:
     with suppress(OSError):  # it has ended
         for path in (proc / str(pid) / "task").iterdir():
             with suppress(OSError, ValueError, IndexError):
-                if (path / "comm").read_text().startswith(WAITED_FOR_BY_NOBODY):
+                name = (path / "comm").read_text()
+                if any(each in name for each in WAITED_FOR_BY_NOBODY):
                     continue
                 found[int(path.name)] = int((path / "schedstat").read_text().split()[1])
     return found
