@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.cli.proving import prove_all
 from holdfast.cluster import ClusterError, apache
-from holdfast.lab import matrix
+from holdfast.lab import background, matrix
 from holdfast.lab.background import fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
@@ -214,3 +214,24 @@ def test_a_verdict_is_of_the_code_that_its_scenario_runs() -> None:
     names = ("retention", "rack-loss", "split-brain")
     assert len({prove_all.code_of("embedded", name) for name in names}) == 3
     assert prove_all.code_of("embedded", names[0]) == fingerprint(by_scenario(names[0]))
+
+
+def test_a_verdict_on_apache_kafka_ends_with_what_its_clients_speak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: only what our nodes alone run has no part in it."""
+    named: list[tuple[str, ...]] = []
+
+    def fingerprint(paths: tuple[str, ...]) -> str:
+        named.append(paths)
+        return "code"
+
+    monkeypatch.setattr(background, "fingerprint", fingerprint)
+    monkeypatch.setattr(apache, "find_home", lambda *, with_zookeeper: f"home {with_zookeeper}")
+    monkeypatch.setattr(apache, "version", lambda home: (3, 9, 1) if "True" in home else (4, 3, 1))
+    assert prove_all.code_of("apache", "write-anomaly") == "code of 4.3.1"
+    assert prove_all.code_of("apache-3.9", "controller-down") == "code of 3.9.1"
+    rooms = {path.split("/")[1] for paths in named for path in paths}
+    assert {"wire", "config", "clients", "judge", "lab"} <= rooms
+    assert not {"core", "log", "node", "runtime"} & rooms
+    assert all("holdfast/cluster/zookeeper.py" in paths for paths in named)
