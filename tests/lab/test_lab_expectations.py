@@ -28,6 +28,7 @@ from holdfast.lab.scenarios.min_isr_law import (
     FACTORS,
     LEAVERS,
     STAYERS,
+    Law,
     Ledger,
     cells,
     check_of,
@@ -259,6 +260,22 @@ def test_of_apache_kafka_a_full_disk_is_told_by_its_log_alone(
     (tmp_path / "node.log").write_text("".join(f"{line}\n" for line in log))
     expect_told(seen.as_run, VICTIM, "has it", lambda _each: "")
     assert [name.partition(",")[0] for name in seen.failed] == failed
+
+
+def test_replicas_that_do_not_come_back_in_sync_are_broken_and_not_only_no_run() -> None:
+    law: Any = object.__new__(Law)
+    kept: list[bool] = []
+    law._run = SimpleNamespace(
+        soon=lambda _over, _bound_s: False, check=lambda *_, kept, late: told(kept, late)
+    )
+
+    def told(is_kept: bool, late: bool) -> None:
+        assert late
+        kept.append(is_kept)
+
+    with pytest.raises(LabError, match="in sync again"):
+        law._wait_in_sync("all to be in sync again", whole=True)
+    assert kept == [False]
 
 
 def test_shares_of_what_a_consumer_received(tmp_path: Path) -> None:

@@ -105,18 +105,24 @@ def wait_quorum_whole(run: Run) -> QuorumState:
     LabError, behind a failed check: that is not so in the end.
     """
     committed = _committed(run)
+    found = _soon_whole(run, committed, NEXT_S)
+    if found is None:
+        seen = f"not so within {NEXT_S:.0f} s"
+        wanted = f"each has metadata up to {committed}"
+        run.check("the voters", wanted, seen, kept=False, late=True)
+        raise LabError(f"the voters don't come to have metadata up to {committed}: {seen}")
+    return found
+
+
+def _soon_whole(run: Run, committed: int, bound_s: float) -> QuorumState | None:
+    """Wait until every voter has so much; None: not in time. LabError: a workload has ended."""
     found: list[QuorumState] = []
 
     def whole() -> bool:
         found.extend(filter(None, [_whole_quorum(run, committed)]))
         return bool(found)
 
-    if not run.soon(whole, NEXT_S):
-        seen = f"not so within {NEXT_S:.0f} s"
-        wanted = f"each has metadata up to {committed}"
-        run.check("the voters", wanted, seen, kept=False, late=True)
-        raise LabError(f"the voters don't come to have metadata up to {committed}: {seen}")
-    return found[0]
+    return found[0] if run.soon(whole, bound_s) else None
 
 
 def _whole_quorum(run: Run, committed: int) -> QuorumState | None:
@@ -147,27 +153,22 @@ def expect_quorum_whole(run: Run, when: str, bound_s: float) -> QuorumState | No
 
     For what a run has hurt itself: a quorum that does not come back is broken. None: it does not.
     """
-    found: list[QuorumState] = []
+    found = None
     try:
         committed = _committed(run)
     except LabError as error:
         seen = str(error)
     else:
         seen = f"not every voter has metadata up to {committed} in {bound_s:.0f} s"
-
-        def whole() -> bool:
-            found.extend(filter(None, [_whole_quorum(run, committed)]))
-            return bool(found)
-
-        run.soon(whole, bound_s)
+        found = _soon_whole(run, committed, bound_s)
     run.check(
         f"{when}, the controllers",
         "one is active, and all have what was committed",
-        "so" if found else seen,
-        kept=bool(found),
+        "so" if found is not None else seen,
+        kept=found is not None,
         late=True,
     )
-    return found[-1] if found else None
+    return found
 
 
 def expect_undisturbed(
