@@ -154,20 +154,13 @@ def test_a_broker_with_zookeeper_stays_when_it_is_told_to_leave(state: str, kept
     done: list[object] = []
     run: Any = SimpleNamespace(
         parameters=Parameters(engine=OLDER),
-        observer=SimpleNamespace(avoid=lambda node: done.append(("avoid", node))),
-        sync_view=lambda: done.append("sync"),
-        record_fault=lambda action, node: done.append((action, node)),
-        cluster=SimpleNamespace(
-            kill=lambda node, signal, *, wait: done.append((node, signal, wait)),
-            state=lambda _node: state,
-        ),
+        cluster=SimpleNamespace(state=lambda _node: state),
         steady_view=done.append,
         check=lambda *_, kept: done.append(kept),
-        fault=lambda action, node: done.append((action, node)),
+        fault=lambda action, node, *, wait=True: done.append((action, node, wait)),
     )
     stay(run)
-    told = [("avoid", 2), "sync", ("TERM", 2), (2, "TERM", False), PATIENCE[OLDER].exit_s]
-    assert done == [*told, kept, ("KILL", 2)]
+    assert done == [("TERM", 2, False), PATIENCE[OLDER].exit_s, kept, ("KILL", 2, True)]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,18 @@ def _how(network: bool | Possibility) -> str | None:
     return possible.look().how if network is True else network.how
 
 
+def _kafka_home(how: str | None, *, with_zookeeper: bool) -> str:
+    """Return the folder of the Apache Kafka whose nodes a new cluster has. ClusterError."""
+    from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
+
+    if how == plan.PROXIES:
+        raise UsageError(
+            "Nodes of Apache Kafka in a network of their own take namespaces: proxies can't tell "
+            "apart which of them dials."
+        )
+    return find_home(with_zookeeper=with_zookeeper)
+
+
 class LocalCluster(AbstractContextManager["LocalCluster"]):
     """One cluster in one directory.
 
@@ -106,16 +118,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
         controllers do otherwise.
         """
         how = _how(network)
-        kafka_home, zookeeper = None, engine == OLDER
-        if engine != EMBEDDED:
-            from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
-
-            kafka_home = find_home(with_zookeeper=zookeeper)
-        if how == plan.PROXIES and engine != EMBEDDED:
-            raise UsageError(
-                "Nodes of Apache Kafka in a network of their own take namespaces: proxies can't "
-                "tell apart which of them dials."
-            )
+        zookeeper = engine == OLDER
+        kafka_home = None if engine == EMBEDDED else _kafka_home(how, with_zookeeper=zookeeper)
         if zones and how is None:
             raise UsageError("--zones are those of a network: add --network.")
         if zones and "broker.rack" in (config or {}):

@@ -412,11 +412,12 @@ class Run:
 
     # -- faults --------------------------------------------------------------------------------
 
-    def fault(self, action: str, *nodes: int) -> float:
+    def fault(self, action: str, *nodes: int, wait: bool = True) -> float:
         """Send KILL, TERM, STOP or CONT to nodes; several are signalled before any is waited for.
 
         Elsewhere CUT and HEAL, too. Wait until it has taken effect: after TERM, until the process
-        has ended. Return the moment of the first signal, in monotonic ms.
+        has ended; without `wait`, no longer than it is sent. Return the moment of the first signal,
+        in monotonic ms.
         """
         for node in nodes:
             refuse_dead(self, node)
@@ -429,7 +430,7 @@ class Run:
         for node in nodes:
             self.record_fault(action, node)
             self.cluster.kill(node, action, wait=False)
-        if action not in HURTS:
+        if action not in HURTS or not wait:
             return at_ms
         for node in nodes:
             wait_signalled(self, node, action, self.parameters.leave_s)

@@ -222,10 +222,10 @@ _PIPELINES_KILLED = {
 }
 # Networks that break: what is counted there is what clients have sent meanwhile.
 _SPLITS = NETWORKS - {"followers-cut", "lost-acknowledgement"}
-# Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 # What a cluster with ZooKeeper is there for.
 WITH_ZOOKEEPER = frozenset({"controller-down"})
 
+# Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 IDLE: Mapping[str, frozenset[str]] = {
     "kills": frozenset(SCENARIOS)
     - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"}

@@ -98,14 +98,14 @@ class ElsewhereRun(Run):
         self._topics.append(topic)
         return super().create_topic(topic, count, configs, **placed)
 
-    def fault(self, action: str, *nodes: int) -> float:
+    def fault(self, action: str, *nodes: int, wait: bool = True) -> float:
         """As in every run; the first broker is hurt once all that others have there is whole.
 
         ClusterError: it does not come to be.
         """
         if action not in UP_ACTIONS and not self._elsewhere.is_hurt:
             self._elsewhere.wait_whole()
-        return super().fault(action, *nodes)
+        return super().fault(action, *nodes, wait=wait)
 
     def record(self, kind: type[EventT], **values: Any) -> EventT:
         if kind is GroupExpected:  # whoever makes a group says so

@@ -18,6 +18,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, expect_replaced, strike
+from holdfast.lab.steps.closing import log_directories
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed
 from holdfast.lab.steps.usual import (
     Clients,
@@ -85,11 +86,11 @@ def wait_for_offsets_topic(run: Run) -> None:
     A broker reads a new topic's settings from ZooKeeper, and while it waits for it handles nothing
     else: in the middle of that all data would stand still, which is not what is shown here.
     """
-    folders = [Path(run.cluster.node(node).config_file).parent for node in run.cluster.broker_ids]
-    of_all = f"data/{GROUP_OFFSETS}-*"
+    folders = [each for node in run.cluster.broker_ids for each in log_directories(run, node)]
+    name = f"{GROUP_OFFSETS}-*"
     run.wait(
         f"replicas of {GROUP_OFFSETS}",
-        lambda: all(len([*each.glob(of_all)]) == OFFSETS_PARTITIONS for each in folders),
+        lambda: all(len([*each.glob(name)]) == OFFSETS_PARTITIONS for each in folders),
         run.parameters.start_s,
     )
 
@@ -243,10 +244,7 @@ def leave(run: Run) -> None:
 def stay(run: Run) -> None:
     """SIGTERM with ZooKeeper gone: the broker waits for it before all else, and must be killed."""
     seconds = PATIENCE[run.parameters.engine].exit_s
-    run.observer.avoid(VICTIM)
-    run.sync_view()
-    run.record_fault("TERM", VICTIM)
-    run.cluster.kill(VICTIM, "TERM", wait=False)
+    run.fault("TERM", VICTIM, wait=False)
     run.steady_view(seconds)
     state = run.cluster.state(VICTIM)
     run.check(
