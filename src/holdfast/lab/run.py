@@ -488,8 +488,10 @@ class Run:
     def ask(self, asked: admin.AdminRequest[T], otherwise: str) -> T:
         """Ask the cluster once for something administrative. LabError: it does not do it."""
         with asking(otherwise):
-            to = perform_patiently if self.parameters.engine == OLDER else Driver.perform
-            return to(self.driver, asked)
+            if self.parameters.engine != OLDER:
+                return self.driver.perform(asked)
+            self.driver.metadata([])  # it names the controller, which may have moved
+            return perform_patiently(self.driver, asked)
 
     # -- waiting and expecting -----------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from holdfast.clients.administration import perform_patiently
 from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.group_coordinators import Coordinators
+from holdfast.clients.group_descriptions import committed
 from holdfast.clients.topic_descriptions import described
 from holdfast.cluster.layout import APACHE, EMBEDDED, OLDER
 from holdfast.cluster.processes import log_tail
@@ -18,7 +20,6 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, expect_replaced, strike
-from holdfast.lab.steps.closing import log_directories
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed
 from holdfast.lab.steps.usual import (
     Clients,
@@ -72,27 +73,39 @@ PATIENCE: Mapping[str, Patience] = {
 
 
 def steps(run: Run) -> None:
+    if run.parameters.engine == OLDER:
+        settle_with_zookeeper(run)
     clients = begin(run)
     run.steady(clients.producer, 1.0)
-    if run.parameters.engine == OLDER:
-        wait_for_offsets_topic(run)
     outage(run, clients, "TERM")
     outage(run, clients, "KILL")
 
 
-def wait_for_offsets_topic(run: Run) -> None:
-    """Wait until the topic of committed offsets, which a reader's client has made, is everywhere.
+def settle_with_zookeeper(run: Run) -> None:
+    """Have done what the end of ZooKeeper would meet in the middle. Call this before begin.
 
-    A broker reads a new topic's settings from ZooKeeper, and while it waits for it handles nothing
-    else: in the middle of that all data would stand still, which is not what is shown here.
+    The broker that is hurt must not be the controller: what nobody has answered would die with it.
+    And a broker reads a new topic's settings from ZooKeeper, and handles nothing else while it has
+    to wait: so the topic of committed offsets, which a reader's client makes, is made before all
+    others. A controller sends a broker one request at a time: who has taken up a later topic has
+    taken up this one.
     """
-    folders = [each for node in run.cluster.broker_ids for each in log_directories(run, node)]
-    name = f"{GROUP_OFFSETS}-*"
-    run.wait(
-        f"replicas of {GROUP_OFFSETS}",
-        lambda: all(len([*each.glob(name)]) == OFFSETS_PARTITIONS for each in folders),
-        run.parameters.start_s,
-    )
+    bound_s = run.parameters.start_s
+    if run.driver.metadata([]).controller_id == VICTIM:
+        run.cluster.kill(VICTIM, "TERM", timeout_s=run.parameters.leave_s)
+        run.cluster.start_node(VICTIM, timeout_s=bound_s)
+
+    def elsewhere() -> bool:
+        return run.driver.metadata([]).controller_id not in {-1, VICTIM}
+
+    def made() -> bool:
+        committed(Coordinators(run.driver, patience_s=0.0), [run.topic])  # whoever asks has it made
+        states = run.cluster.partitions(GROUP_OFFSETS) or {}
+        led = [each for each in states.values() if each.leader >= 0]
+        return len(led) == OFFSETS_PARTITIONS
+
+    run.wait(f"a controller that is not {VICTIM}", elsewhere, bound_s)
+    run.wait(f"{GROUP_OFFSETS} to be made", made, bound_s)
 
 
 def outage(run: Run, clients: Clients, signal: str) -> None:
