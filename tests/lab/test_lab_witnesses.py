@@ -10,7 +10,7 @@ and with a broker's timestamp that is believed wherever it comes from.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.clients.blocking_driver import AnswerLostError
 from holdfast.clients.workload import verifiable_consumer
 from holdfast.clients.workload.raw_consumer import RawConsumer
 from holdfast.clients.workload.raw_producer import drive
@@ -29,16 +30,27 @@ from holdfast.lab.workload_processes import Process
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.batch_header import assign_log_append_time
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from holdfast.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from holdfast.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 CREATED, APPENDED = 1, 2  # whose a timestamp is, as librdkafka says it
+Answer = tuple[int, PartitionData | None]  # the leader epoch, and what its leader says
 RESET = -140  # librdkafka's _AUTO_OFFSET_RESET: the cluster does not know the position
 
 
@@ -205,15 +217,82 @@ def test_a_brokers_timestamp_is_left_out_only_where_there_is_one(
     batch = build_batch([Record(value=b"p:0 ", timestamp=7 if kind == CREATED else 5)])
     if kind == APPENDED:
         assign_log_append_time(batch, 7)
-    with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
-        reader = RawConsumer("nowhere:1", "foo", 0, recorder, create_time=create_time)
-        reader._received(
-            PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(batch))
-        )
-    with (tmp_path / "raw.jsonl").open("rb") as file:
-        (raw,) = read_events(file)
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(batch))
+    (raw,) = read_raw(tmp_path, [(1, answer)], create_time=create_time)
     assert isinstance(raw, Delivered)
     assert raw.timestamp == told
+
+
+def read_raw(path: Path, answers: Sequence[Answer], **options: bool) -> list[Event]:
+    """Let a raw reader ask once an answer, each in the leader epoch that it names; -1: unknown."""
+    epoch, answer = answers[0]
+
+    def send(request: FetchRequest, *, version: int) -> FetchResponse:
+        assert version == 12
+        assert request.topics[0].partitions[0].current_leader_epoch == epoch
+        if answer is None:
+            raise AnswerLostError
+        return FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
+
+    history = path / "raw.jsonl"
+    with Recorder(history, "raw") as recorder:
+        reader = RawConsumer("nowhere:1", "foo", 0, recorder, **options)
+        reader._driver = led_by(SimpleNamespace(send=send, version_of=lambda _: 12), lambda: epoch)
+        for epoch, answer in answers:  # noqa: B007 - `send` and `led_by` read them
+            reader._fetch()
+        reader._write_down(None)  # as at its end
+    with history.open("rb") as file:
+        return list(read_events(file))
+
+
+def led_by(peer: object, epoch: Callable[[], int] = lambda: 0) -> Any:
+    """Return what asks a cluster of one broker."""
+
+    def metadata(_topics: Sequence[str]) -> MetadataResponse:
+        led = MetadataResponsePartition(leader_id=1, leader_epoch=epoch())
+        return MetadataResponse(topics=[MetadataResponseTopic(name="foo", partitions=[led])])
+
+    return SimpleNamespace(metadata=metadata, peer=lambda _: peer, close=lambda: None)
+
+
+RECORDS = PartitionData(
+    high_watermark=0, records=bytes(build_batch([Record(value=b"p:0 "), Record(value=b"p:1 ")]))
+)
+REFUSED = PartitionData(error_code=ErrorCode.FENCED_LEADER_EPOCH)
+OUT = PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=9, log_start_offset=9)
+
+
+def committed(end: int) -> PartitionData:
+    return PartitionData(high_watermark=end)
+
+
+@pytest.mark.parametrize(
+    ("answers", "bound"),
+    [
+        ([(4, RECORDS), (4, committed(1))], 1),
+        ([(4, RECORDS), (4, committed(2)), (4, committed(3))], 2),
+        ([(4, RECORDS)], None),
+        ([(4, RECORDS), (4, None), (4, committed(2))], None),
+        ([(4, RECORDS), (4, REFUSED), (5, committed(2))], None),
+        ([(4, RECORDS), (4, OUT), (4, committed(2))], None),
+        ([(-1, RECORDS), (-1, committed(2))], None),
+    ],
+)
+def test_the_next_answer_of_a_leader_epoch_bounds_what_was_read_where_a_watermark_is_early(
+    tmp_path: Path, answers: list[Answer], bound: int | None
+) -> None:
+    """Seen to fail: with what an answer names beside its records, and with another epoch's."""
+    events = read_raw(tmp_path, answers, early_watermark=True)
+    given = [each for each in events if isinstance(each, Delivered)]
+    assert events[: len(given)] == given  # before the position that a refusal tells
+    assert [each.committed_end for each in given] == [bound, bound]
+
+
+def test_an_answers_own_watermark_bounds_what_was_read_where_it_is_not_early(
+    tmp_path: Path,
+) -> None:
+    events = read_raw(tmp_path, [(4, RECORDS), (4, committed(2))])
+    assert [each.committed_end for each in events if isinstance(each, Delivered)] == [0, 0]
 
 
 @pytest.mark.parametrize(("at", "goes_to"), [(0, 40), (50, 50), (99, 60)])
@@ -236,7 +315,7 @@ def test_a_raw_reader_asks_where_the_log_is_if_the_refusal_does_not_say(
     peer = SimpleNamespace(send=send, version_of=lambda _request: 12)
     with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
         reader = RawConsumer("nowhere:1", "foo", 0, recorder)
-        reader._driver = SimpleNamespace(leader=lambda *_, **__: 1, peer=lambda _: peer)  # type: ignore[assignment]
+        reader._driver = led_by(peer)
         reader._next = at
         assert not reader._fetch()
     with (tmp_path / "raw.jsonl").open("rb") as file:
@@ -281,9 +360,7 @@ def test_a_raw_reader_that_breaks_says_so_and_stops_the_others(tmp_path: Path) -
     )
     with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
         reader = RawConsumer("nowhere:1", "foo", 0, recorder)
-        reader._driver = SimpleNamespace(  # type: ignore[assignment]
-            leader=lambda *_, **__: 1, peer=lambda _: peer, close=lambda: None
-        )
+        reader._driver = led_by(peer)
         with pytest.raises(IndexError):
             reader.run(stopping)
     assert stopping.is_set()

@@ -22,11 +22,10 @@ from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.scenario import Part, Scenario
 
 REASONS_MAX = 3  # why a run is undecided, in its sentence
-_NOT_SEEN = "; whether one hands out what is not committed is not looked at."
 # Behind a report's first sentence: whose cluster it is about, if it is none of ours.
 _WHERE = {
-    APACHE: f" Nodes are Apache Kafka's{_NOT_SEEN}",
-    OLDER: f" Brokers are those of an Apache Kafka before 4.0, with ZooKeeper{_NOT_SEEN}",
+    APACHE: " Nodes are Apache Kafka's.",
+    OLDER: " Brokers are those of an Apache Kafka before 4.0, with ZooKeeper.",
     ELSEWHERE: " The cluster is one that was there.",
 }
 

@@ -33,17 +33,25 @@ class Recorder(AbstractContextManager["Recorder"]):
 
     def record(self, kind: type[EventT], **values: Any) -> EventT:
         """Make an event of now, and keep its line for the next flush."""
-        event = kind(
+        event = self.event(kind, **values)
+        self.keep(event)
+        return event
+
+    def event(self, kind: type[EventT], **values: Any) -> EventT:
+        """Make an event of now, for `keep` once it is whole."""
+        return kind(
             at_ms=time.monotonic_ns() // 1000 / 1000,  # microseconds are enough
             wall_ms=time.time_ns() // 1_000_000,
             process=self.process,
             **values,
         )
+
+    def keep(self, event: Event) -> None:
+        """Keep an event's line for the next flush."""
         with self._lock:
             self._lines.append(encode_any(event))
             if len(self._lines) >= BUFFERED_LINES_MAX:
                 self._write()
-        return event
 
     def flush(self) -> None:
         """Hand all kept lines to the kernel."""
