@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import NEVER, LabError, Parameters
-from holdfast.lab.scenario import IDLE, SCENARIOS, load_scenario
+from holdfast.lab.scenario import DRAWN, IDLE, SCENARIOS, load_scenario
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -32,6 +32,35 @@ def test_every_scenario_has_something_to_prove_and_a_control(name: str) -> None:
         if control.breaks_group is not None:
             assert scenario.defaults.group_promise is not None
             assert control.breaks_group in scenario.defaults.group_promise.forbids
+
+
+RESENDS = {
+    ("arrival-times", "acks-1"),
+    ("replay", "control"),
+    ("split-brain", "control"),
+    ("storm", "control"),
+    ("three-zones", "control"),
+}
+GIVES_UP = {  # an idempotent producer that takes a new epoch by itself
+    ("client-links-cut", "longer"),
+    ("clients-cut-off", "longer"),
+}
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, *DRAWN])
+def test_doubled_events_are_the_clients_own_only_where_nobody_promised_otherwise(name: str) -> None:
+    """Goal: what librdkafka sends twice with acks=1 breaks nothing, and excuses nobody else."""
+    scenario = load_scenario(name)
+    counted = {part.name: part for part in scenario.parts if Anomaly.DUPLICATED in part.counted}
+    assert {(name, each) for each in counted} == {
+        key for key in RESENDS | GIVES_UP if key[0] == name
+    }
+    for part in counted.values():
+        parameters = part.parameters(scenario.defaults)
+        if (name, part.name) in RESENDS:
+            assert (parameters.acks, parameters.idempotent) == ("1", False)
+        else:
+            assert not part.is_control
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

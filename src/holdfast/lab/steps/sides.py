@@ -48,11 +48,14 @@ READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}
 NOT_ASKED = frozenset(each.__name__ for each in (NoLeaderError, UnreachableError, UnsupportedError))
 
 
-# What a control with acks=1 only counts: its producer is not idempotent.
-LATE = frozenset({Anomaly.REORDERED})
+# What a control with acks=1 only counts: its producer is not idempotent. Never where it is: there
+# a broker has to put in order, and leave out, whatever its client sends again.
+LATE = frozenset({Anomaly.REORDERED, Anomaly.DUPLICATED})
 LATE_BECAUSE = (
     "a client that gave up a connection has what it sent there delivered once the network heals, "
-    "behind what it sent later; without idempotence nobody puts that in order."
+    "behind what it sent later, and it may send once more, to the next leader, what the former "
+    "one had taken, even with retries=0; without idempotence nobody puts that in order, or leaves "
+    "it out."
 )
 
 
