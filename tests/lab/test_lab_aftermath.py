@@ -28,10 +28,17 @@ GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
 LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)
 
 
-@pytest.mark.parametrize(("expected", "kept"), [(0, False), (1, True), (2, False)])
-def test_an_exact_loss_is_exact(expected: int, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("expected", "kept", "beyond"),
+    [(0, False, "1 lost, where 0 may be"), (1, True, ""), (2, False, "")],
+)
+def test_an_exact_loss_is_exact(expected: int, kept: bool, beyond: str) -> None:
     assert lost_check(expected, judge(LOSSY.events).judgement) == Check(
-        name="acknowledged events lost", expected=f"exactly {expected}", seen="1", kept=kept
+        name="acknowledged events lost",
+        expected=f"exactly {expected}",
+        seen="1",
+        kept=kept,
+        beyond=beyond,
     )
 
 

@@ -17,12 +17,14 @@ from tests.judge.histories import Story
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
+from holdfast.lab.aftermath import Missing, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
-from holdfast.lab.outcome import Outcome, PartResult
+from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import _verdict
 from holdfast.lab.report import Check
+from holdfast.lab.report.views import part_badge, run_badge
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.soak import scenario_campaigns as soak_campaigns
@@ -84,8 +86,8 @@ def prove(
         (SILENT, LOSSY, Exit.NOT_MADE, "No event was acknowledged"),
         (GOOD, GOOD, Exit.NOT_MADE, "control did not fail as it must"),
         (GOOD, GOOD, Exit.NOT_MADE, "; nothing was lost)"),
-        (GOOD, DOUBLE, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
-        (GOOD, WORSE, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
+        (GOOD, DOUBLE, Exit.BROKEN, "Broken: the control's own promise (Control: duplicated)"),
+        (GOOD, WORSE, Exit.BROKEN, "Broken: the control's own promise (Control: duplicated)"),
         (LOSSY, WORSE, Exit.BROKEN, "Broken (Main: lost)"),
     ],
 )
@@ -182,8 +184,8 @@ def test_a_control_by_its_checks_fails_those_that_are_foretold_and_keeps_the_pro
     ("story", "broke_off", "code", "words"),
     [
         (GOOD, None, Exit.KEPT, "Kept."),
-        (LOSSY, None, Exit.BROKEN, "Broken (Control, of its own promise: lost)"),
-        (DOUBLE, None, Exit.BROKEN, "Broken (Control, of its own promise: duplicated)"),
+        (LOSSY, None, Exit.BROKEN, "Broken: the control's own promise (Control: lost)"),
+        (DOUBLE, None, Exit.BROKEN, "Broken: the control's own promise (Control: duplicated)"),
         (UNREAD, None, Exit.NOT_MADE, "control did not fail as it must"),
         (DOUBLE, "the machine is too busy", Exit.NOT_MADE, "the machine is too busy"),
     ],
@@ -203,23 +205,141 @@ def test_what_a_control_has_to_keep_and_breaks_is_broken(
     assert words in said
 
 
+ALONE = {"acks": "1", "retries": 0}
+UNCLEAN = {"unclean": True}  # the producer is idempotent still
+STARVED = "nodes waited for a processor"
+TWO_LOST = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).final(0)
+HALF_READ = (
+    Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).send(2, partition=1).ack(2, 0, partition=1)
+)
+LOST_AND_DOUBLE = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).final(0, 0)
+
+
+def foretold(story: Story, count: int, *named: int) -> list[Check]:
+    """Return the checks of a forecast: so many are lost, and these by offset."""
+    missing = Missing()
+    for event in story.events:
+        missing.feed(event)
+    return [
+        lost_check(count, judge(story.events).judgement),
+        *([missing.check((0, each, f"p:{each}") for each in named)] if named else []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checks", "starved", "code", "words"),
+    [
+        (foretold(TWO_LOST, 2), None, Exit.KEPT, "The control failed, as it must"),
+        (foretold(TWO_LOST, 2, 1, 2), None, Exit.KEPT, "The control failed, as it must"),
+        (foretold(TWO_LOST, 1), None, Exit.BROKEN, "own promise (Control: 2 lost, where 1 may be)"),
+        (foretold(TWO_LOST, 2, 2, 3), None, Exit.BROKEN, "1 lost that may not be: P0: 1)"),
+        (foretold(TWO_LOST, 3), None, Exit.NOT_MADE, "did not fail as it must"),
+        (foretold(TWO_LOST, 3, 1, 2, 3), None, Exit.NOT_MADE, "did not fail as it must"),
+        ([*foretold(TWO_LOST, 1), BAD_CHECK], None, Exit.NOT_MADE, "not so: acknowledged events"),
+        (foretold(TWO_LOST, 1), STARVED, Exit.NOT_MADE, f"could not be made: {STARVED} (Control;"),
+    ],
+)
+def test_a_control_may_lose_what_its_settings_allow_and_nothing_more(
+    tmp_path: Path, checks: list[Check], starved: str | None, code: Exit, words: str
+) -> None:
+    """Goal: a loss that was not foretold is no part of a control that failed as it must.
+
+    Method: an exact number, and exact offsets: more, fewer, others; a schedule that did not come to
+    pass, and nodes that were starved, by which more may be lost than was meant.
+    """
+    control = part_result(CONTROL, TWO_LOST, checks, tmp_path, change=ALONE, starved=starved)
+    found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), control], None)
+    assert (found, words in said) == (code, True), said
+
+
+def test_what_was_not_read_to_its_end_is_not_lost_beyond_anything(tmp_path: Path) -> None:
+    control = part_result(CONTROL, HALF_READ, foretold(HALF_READ, 0), tmp_path, change=ALONE)
+    assert not control.decided
+    found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), control], None)
+    assert found is Exit.NOT_MADE, said
+
+
+@pytest.mark.parametrize(
+    ("change", "starved", "code"),
+    [
+        (ALONE, None, Exit.BROKEN),
+        (ALONE, STARVED, Exit.NOT_MADE),
+        (UNCLEAN, None, Exit.BROKEN),
+        (UNCLEAN, STARVED, Exit.BROKEN),
+    ],
+)
+def test_a_starved_control_is_excused_only_for_what_its_client_does_by_itself(
+    tmp_path: Path, change: dict[str, Any], starved: str | None, code: Exit
+) -> None:
+    """Goal: what is excused is no proof either; an idempotent producer's events are not excused."""
+    control = part_result(CONTROL, LOST_AND_DOUBLE, [], tmp_path, change=change, starved=starved)
+    found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), control], None)
+    assert found is code, said
+    assert "duplicated" in said
+
+
+@pytest.mark.parametrize(
+    ("late", "starved", "code"),
+    [
+        ([False], STARVED, Exit.KEPT),
+        ([True], None, Exit.KEPT),
+        ([True], STARVED, Exit.NOT_MADE),
+        ([True, False], STARVED, Exit.KEPT),
+    ],
+)
+def test_a_control_by_its_checks_has_not_failed_where_they_were_only_late(
+    tmp_path: Path, late: list[bool], starved: str | None, code: Exit
+) -> None:
+    control = Part(name="control", title="Control", steps=nothing, breaks_check=" is down")
+    checks = [
+        Check(name="2 is down: P0", expected="1", seen="2", kept=False, late=each) for each in late
+    ]
+    result = part_result(control, GOOD, checks, tmp_path, starved=starved)
+    found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), result], None)
+    assert found is code, said
+    assert ("perhaps only too late: 2 is down: P0" in said) == (code is Exit.NOT_MADE)
+
+
+@pytest.mark.parametrize(
+    ("main", "control", "word"),
+    [
+        (GOOD, LOSSY, "Promise kept"),
+        (GOOD, WORSE, "The control's own promise broken"),
+        (LOSSY, WORSE, "Promise broken"),
+    ],
+)
+def test_the_headline_says_whose_promise_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: Story, control: Story, word: str
+) -> None:
+    data = report_of(prove(tmp_path, monkeypatch, {"main": main, "control": control}), "x")
+    assert run_badge(data).word == word
+    said = part_badge(data.parts[1]).word
+    assert said == (
+        "control broke its own promise" if control is WORSE else "control failed, as it must"
+    )
+
+
 def part_result(
     part: Part,
     story: Story,
     checks: list[Check],
     directory: Path,
     broke_off: str | None = None,
+    *,
+    change: dict[str, Any] | None = None,
+    starved: str | None = None,
 ) -> PartResult:
     evidence = judge(story.events)
     return PartResult(
         part=part,
-        parameters=Parameters(),
+        parameters=Parameters(**(change or {})),
         evidence=evidence,
         checks=tuple(checks),
         tables=(),
         broken=evidence.judgement.broken(Parameters().promise.forbids),
         history=directory,
         broke_off=broke_off,
+        starved=starved,
     )
 
 

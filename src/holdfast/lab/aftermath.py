@@ -28,12 +28,14 @@ LAST_READ = "final"  # the process that reads all of the run's topic at the end
 
 
 def lost_check(expected: int, judgement: Judgement) -> Check:
+    """Hold what is lost against the number that the steps foretell from who held what."""
     lost = judgement.count(Anomaly.LOST)
     return Check(
         name="acknowledged events lost",
         expected=f"exactly {expected}",
         seen=str(lost),
         kept=lost == expected,
+        beyond=f"{lost} lost, where {expected} may be" if lost > expected else "",
     )
 
 
@@ -94,11 +96,13 @@ class Missing:
         seen = {
             (*place, name) for name, place in self._acknowledged.items() if name not in self._read
         }
+        beyond = seen - wanted
         return Check(
             name="acknowledged events lost, offset by offset",
             expected=_places(wanted),
             seen="the same" if seen == wanted else _places(seen),
             kept=seen == wanted,
+            beyond=f"{len(beyond)} lost that may not be: {_places(beyond)}" if beyond else "",
         )
 
 

@@ -22,6 +22,9 @@ from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.scenario import Part, Scenario
 
 REASONS_MAX = 3  # why a run is undecided, in its sentence
+# What a client that is not idempotent does by itself where a node did not get to run: it gives a
+# request up, and the node takes that behind what was sent next.
+_OF_GIVING_UP = frozenset({Anomaly.DUPLICATED, Anomaly.REORDERED})
 # Behind a report's first sentence: whose cluster it is about, if it is none of ours.
 _WHERE = {
     APACHE: " Nodes are Apache Kafka's.",
@@ -50,26 +53,27 @@ class PartResult:
     def as_it_must(self) -> bool:
         """A part to prove keeps the promise; a control breaks it in the way that it must.
 
-        A control has a promise of its own, the weaker one of its settings, and keeps that.
+        A control has a promise of its own, the weaker one of its settings, and keeps that. A check
+        that may only have come too late, because nodes were starved, shows of neither anything.
         """
         if self.broke_off is not None or not self.decided or self.not_met is not None:
             return False
         failed = [check.name for check in self.checks if not check.kept]
         if self.part.breaks_check is not None:
             foretold = all(self.part.breaks_check in name for name in failed)
-            return bool(failed) and foretold and not self.anything_broken
+            certain = any(not check.kept and not self._excused(check) for check in self.checks)
+            return certain and foretold and not self.anything_broken
         if failed:
             return False
         if self.part.breaks_group is not None:
             return not self.broken and self._breaks_group(self.part.breaks_group)
         if self.part.breaks_with is None:
             return not self.anything_broken
-        return self.part.breaks_with in self.broken and not self._besides
+        return self.part.breaks_with in self.broken and not self._besides()
 
-    @property
-    def _besides(self) -> tuple[str, ...]:
-        """What a control has broken besides what it must break, by name."""
-        weaker = self.parameters.promise.forbids - self.part.counted
+    def _besides(self, excused: frozenset[Anomaly] = frozenset()) -> tuple[str, ...]:
+        """What a control has broken besides what it must break, by name; `excused`: but these."""
+        weaker = self.parameters.promise.forbids - self.part.counted - excused
         if self.part.breaks_with is not None:
             weaker -= {self.part.breaks_with}
         if self.part.breaks_with is Anomaly.LOST:
@@ -82,16 +86,39 @@ class PartResult:
         """What a control has broken that it has to keep, by name, if it came to its end.
 
         It is not what the control is to show, so it is the cluster's fault as in any other part.
+        That is what its settings forbid, and of a loss that they allow what exceeds it. What only
+        a machine explains that starved nodes is left out: such a control ends as not made. So do
+        checks of its schedule that failed: then there was no control.
         """
         if not self.part.is_control or self.broke_off is not None:
             return ()
         if self.part.breaks_group is None:
-            return self._besides
+            starved = self.starved is not None and not self.parameters.idempotent
+            besides = self._besides(_OF_GIVING_UP if starved else frozenset())
+            return (*besides, *self._lost_beyond)
         of_groups = self.evidence.groups.broken(self._weaker_of_groups)
         return (
             *(each.value for each in self.broken),
             *(f"{each.value}, by a group" for each in of_groups),
         )
+
+    @property
+    def _lost_beyond(self) -> tuple[str, ...]:
+        """What a control has lost beyond what its settings allow, in words.
+
+        Its steps foretell a loss, in number or event by event, from who held what. What others
+        held as well is lost by nobody's leave. But a forecast holds only where all else went as
+        foretold. And it is no forecast where nodes were starved: who is thought dead is replaced
+        once more than was meant, and with acks=1 or unclean elections that may lose events, too.
+        """
+        as_planned = all(check.kept or check.beyond for check in self.checks)
+        if not as_planned or not self.decided or self.starved is not None:
+            return ()
+        return tuple(check.beyond for check in self.checks if check.beyond)
+
+    def _excused(self, check: Check) -> bool:
+        """Whether a failed check may only have come too late, on a machine that starved nodes."""
+        return self.starved is not None and check.late
 
     @property
     def why_not(self) -> str:
@@ -107,11 +134,14 @@ class PartResult:
         if odd:
             return f"not so: {', '.join(odd)}"
         if foretold is not None:
-            return ", ".join(self.anything_broken) or f"no check of {foretold} has failed"
+            late = [check.name for check in self.checks if not check.kept]
+            none = f"perhaps only too late: {', '.join(late)}" if late else ""
+            broken = ", ".join(self.anything_broken)
+            return broken or none or f"no check of {foretold} has failed"
         wanted = self.part.breaks_with or self.part.breaks_group
         if wanted is not None and wanted not in (*self.broken, *self.broken_groups):
             return f"nothing was {wanted.value}"
-        seen = self._besides if self.part.breaks_group is None else self.anything_broken
+        seen = self._besides() if self.part.breaks_group is None else self.anything_broken
         return f"besides, there was: {', '.join(seen)}"
 
     def _breaks_group(self, foretold: GroupAnomaly) -> bool:
@@ -158,9 +188,8 @@ class PartResult:
 
         Where the machine starved the nodes, what only came too late is no such thing.
         """
-        late = self.starved is not None
         return bool(self.anything_broken) or not all(
-            check.kept or (late and check.late) for check in self.checks
+            check.kept or self._excused(check) for check in self.checks
         )
 
     def sentence(self) -> str:
@@ -283,6 +312,7 @@ def _part_report(result: PartResult) -> PartReport:
         kept=_kept(result),
         control=control_text(result.part),
         as_it_must=result.as_it_must,
+        own_broken=bool(result.own_broken),
         text=result.part.because,
         counted=frozenset(each.value for each in result.part.counted),
         evidence=result.evidence,

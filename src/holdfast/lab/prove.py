@@ -256,7 +256,8 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         if result.own_broken:
             names = ", ".join(result.own_broken)
             return Exit.BROKEN, (
-                f"Broken ({result.part.title}, of its own promise: {names}). {result.sentence()}"
+                f"Broken: the control's own promise ({result.part.title}: {names}). "
+                f"{result.sentence()}"
             )
     for result in proofs:
         if result.starved is not None and not all(check.kept for check in result.checks):
@@ -283,6 +284,11 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
                 f"{result.sentence()}"
             )
     for result in controls:
+        if not result.as_it_must and result.starved is not None:
+            return Exit.NOT_MADE, (
+                f"The run could not be made: {result.starved} ({result.part.title}; "
+                f"{result.why_not}). {result.sentence()}"
+            )
         if not result.as_it_must:
             return Exit.NOT_MADE, (
                 f"The control did not fail as it must, so this run proves nothing "

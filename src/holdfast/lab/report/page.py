@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.judge.groups.verdict import GROUP_MEANING
 from holdfast.judge.verdict import MEANING
 from holdfast.lab.report.values import ReportData
-from holdfast.lab.report.views import badge_of, expired, part_views, when
+from holdfast.lab.report.views import expired, part_views, run_badge, when
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +36,7 @@ def render_page(data: ReportData) -> str:
         .get_template("page.html")
         .render(
             data=data,
-            badge=badge_of(data.kept),
+            badge=run_badge(data),
             when=when(data.parts),
             expired=expired(data.parts),
             parts=part_views(data),

@@ -14,7 +14,8 @@ from holdfast.lab.report.standstill import Standstill
 class Check:
     """One thing that had to be seen. `expected` and `seen` are short sentences or values.
 
-    `late`: nodes were starved by then, so it may only have come too late.
+    `late`: nodes were starved by then, so it may only have come too late. `beyond`: in words, what
+    was lost that nothing allowed; empty: nothing, or it is not about a loss.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Check:
     seen: str
     kept: bool
     late: bool = False
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,8 @@ class PartReport:
     """One part of a run, on a cluster of its own: its headline, charts, checks and tables.
 
     A control says in `control` what must be seen broken in it; `as_it_must` is about that, and
-    `kept` is about the promise that the whole run is held against.
+    `kept` is about the promise that the whole run is held against. `own_broken`: it broke, too,
+    what its own settings promise.
     """
 
     title: str
@@ -61,6 +64,7 @@ class PartReport:
     kept: bool | None  # None: not decided
     control: str = ""  # empty: a part to prove
     as_it_must: bool = True
+    own_broken: bool = False
     text: str = ""  # what else is to be known, under the headline
     counted: frozenset[str] = frozenset()  # anomalies that are forbidden in the run, and not here
     also_broken: str = ""  # on purpose, beside nodes: "SIGKILL of the Spark driver"

@@ -111,10 +111,21 @@ def badge_of(kept: bool | None) -> Badge:
     return Badge(tone="broken", sign="✗", word="Promise broken")
 
 
+def run_badge(data: ReportData) -> Badge:
+    """The promise of the whole run; where only a control broke one, that is its own."""
+    proofs = [part for part in data.parts if not part.control]
+    own = any(part.own_broken for part in data.parts)
+    if data.kept is False and own and all(part.kept is not False for part in proofs):
+        return Badge(tone="broken", sign="✗", word="The control's own promise broken")
+    return badge_of(data.kept)
+
+
 def part_badge(part: PartReport) -> Badge:
     """A control that fails as it must is what the proof needs."""
     if not part.control:
         return badge_of(part.kept)
+    if part.own_broken:
+        return Badge(tone="broken", sign="✗", word="control broke its own promise")
     if part.as_it_must:
         return Badge(tone="kept", sign="✓", word="control failed, as it must")
     return Badge(tone="undecided", sign="?", word="control did not fail as it must")
