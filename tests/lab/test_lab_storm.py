@@ -6,16 +6,23 @@ Method: plans of many seeds, by their properties.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenarios.networks import storm
+from holdfast.lab.scenarios.networks import storm, three_zones
 from holdfast.lab.scenarios.networks.storm import Timetable, leave
+from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
+from holdfast.lab.steps.sides import Sides
 from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, plan_storm
+from holdfast.lab.workload_processes import Worker
 
 BROKERS, CONTROLLERS = (0, 1, 2), (100, 101, 102)
 
@@ -112,3 +119,100 @@ def test_who_is_told_to_leave_keeps_nobody_waiting(
     assert done == (
         ["TERM 0", ended, "start 1", others] if last < 6 else ["TERM 0", others, ended, "start 1"]
     )
+
+
+class Zoned:
+    """As much of a run, and of its links, as a cut of one zone touches; it notes what is done."""
+
+    def __init__(self, leaders: Sequence[int]) -> None:
+        self.did: list[str] = []
+        self.replicas = {0: (1, 0, 2), 1: (2, 1, 0), 2: (0, 2, 1)}
+        self.view = SimpleNamespace(
+            partitions={p: SimpleNamespace(leader=each) for p, each in enumerate(leaders)}
+        )
+        self.partitions = range(3)
+        self.parameters = Parameters(acks="1", retries=0)
+        self.tables: list[Table] = []
+
+    def zones(self) -> Zones:
+        found = Zones.__new__(Zones)
+        found._run = cast("Run", self)
+        found._sides = cast("Sides", self)
+        found._broker = dict(zip(ZONES, range(3), strict=True))
+        found.producer = cast("Worker", SimpleNamespace(name="producer"))
+        found._clients = {
+            zone: cast("Worker", SimpleNamespace(name=f"raw-{zone}", history=Path(zone)))
+            for zone in ZONES
+        }
+        found._rows = []
+        return found
+
+    def steady(self, worker: Worker, seconds: float | None = None) -> None:
+        self.did.append(f"{worker.name} runs for {seconds} s")
+
+    def must_flow(self, worker: Worker, partitions: Sequence[int] | None = None) -> None:
+        self.did.append(f"{worker.name} flows in {partitions or 'all'}")
+
+    def expect_flow(self, *_: object) -> None: ...
+
+    def expect(self, *_: object) -> None: ...
+
+    def look_past(self, _broker: int) -> None: ...
+
+    def look_again(self, _broker: int) -> None: ...
+
+    def isolate_zone(self, zone: str) -> float:
+        self.did.append(f"{zone} is cut off")
+        return 0.0
+
+    def heal(self) -> float:
+        self.did.append("healed")
+        return 1.0
+
+
+@pytest.mark.parametrize(("leaders", "elected"), [((1, 2, 0), False), ((1, 2, 2), True)])
+def test_a_storms_control_begins_in_peace_with_a_zone_that_leads(
+    leaders: Sequence[int], elected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the zone that is cut off has something to lose, and all has flowed for a while."""
+    run = Zoned(leaders)
+    monkeypatch.setattr(three_zones, "elect_preferred", lambda *_: run.did.append("elected"))
+    run.zones().expect_peace("a", 2.0)
+    peace = ["producer runs for 2.0 s", "producer flows in all", "raw-a flows in all"]
+    assert run.did == (["elected", *peace] if elected else peace)
+
+
+def test_a_storms_control_is_healed_only_when_something_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: what the lonely zone acknowledges once others lead is lost, so it has to be seen."""
+    monkeypatch.setattr(three_zones, "all_acknowledged_ms", lambda *_: None)
+    run = Zoned((1, 2, 0))
+    run.zones().cut("a", winners=True, alone=True)
+    assert run.did[-2:] == ["raw-a flows in [2]", "healed"]
+    others = Zoned((1, 2, 0))
+    others.zones().cut("a", winners=True)
+    assert "raw-a flows in [2]" not in others.did
+
+
+def test_a_zone_that_leads_nothing_is_no_control() -> None:
+    run = Zoned((1, 2, 2))
+    with pytest.raises(LabError, match="leads nothing"):
+        run.zones().cut("a", winners=True, alone=True)
+    assert run.did == []
+
+
+def test_a_storms_control_makes_sure_of_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Zoned((1, 2, 0))
+    monkeypatch.setattr(storm, "Zones", lambda _run: run.zones())
+    monkeypatch.setattr(three_zones, "all_acknowledged_ms", lambda *_: None)
+    storm.one_zone_cut(cast("Run", run))
+    assert run.did == [
+        "producer runs for 2.0 s",
+        "producer flows in all",
+        "raw-a flows in all",
+        "a is cut off",
+        "raw-b runs for None s",
+        "raw-a flows in [2]",
+        "healed",
+    ]

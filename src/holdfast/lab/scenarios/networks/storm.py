@@ -42,6 +42,7 @@ SHOWN_MAX = 200
 # it is killed, or the whole timetable would wait for it, and with it what ends the other faults.
 LEAVE_S = 45.0
 LOOK_S = 1.0
+PEACE_S = 2.0  # before the control's cut
 
 
 class Timetable:
@@ -277,10 +278,13 @@ def tables(storm: Storm, seed: int) -> list[Table]:
 
 
 def one_zone_cut(run: Run) -> None:
-    """Control: one cut is enough where leaders acknowledge alone."""
+    """Control: one cut is enough where leaders acknowledge alone. It loses for certain.
+
+    Nothing else is wrong, before the cut and while it lasts.
+    """
     zones = Zones(run)
-    run.steady(zones.producer)
-    zones.cut(ZONES[0], winners=True)
+    zones.expect_peace(ZONES[0], PEACE_S)
+    zones.cut(ZONES[0], winners=True, alone=True)
 
 
 SCENARIO = Scenario(

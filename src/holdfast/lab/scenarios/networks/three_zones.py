@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from holdfast.lab.parameters import SHORT_LAG, Parameters
+from holdfast.lab.parameters import SHORT_LAG, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
@@ -19,7 +19,7 @@ from holdfast.lab.steps.sides import (
     expect_one_leader_an_epoch,
     expect_silent,
 )
-from holdfast.lab.steps.usual import ONE_IN_FLIGHT, expect_consumed
+from holdfast.lab.steps.usual import ONE_IN_FLIGHT, elect_preferred, expect_consumed
 from holdfast.lab.steps.wants import whole
 
 ZONES = ("a", "b", "c")
@@ -57,14 +57,29 @@ class Zones:
             run.must_flow(worker)
         self._rows: list[list[str]] = []
 
-    def cut(self, zone: str, *, winners: bool) -> None:
+    def expect_peace(self, zone: str, seconds: float) -> None:
+        """See a zone lead what it is to lead, and all be acknowledged for so long, undisturbed.
+
+        Else nothing might be lost when it is cut off: a zone that leads nothing takes nothing.
+        """
+        run, workers = self._run, [self.producer, self._clients[zone]]
+        if any(run.view.partitions[p].leader != led[0] for p, led in run.replicas.items()):
+            elect_preferred(run, self.producer, "before a zone is cut off")
+        run.steady(self.producer, seconds)
+        for worker in workers:
+            run.must_flow(worker)
+
+    def cut(self, zone: str, *, winners: bool, alone: bool = False) -> None:
         """Cut a zone off, see what each side acknowledges, and heal it.
 
-        `winners`: whether the other two are enough to go on.
+        `winners`: whether the other two are enough to go on. `alone`: the zone is not healed before
+        it has acknowledged something when others led already. LabError: it never does, or can't.
         """
         run, broker = self._run, self._broker[zone]
         others = [self._clients[other] for other in ZONES if other != zone]
         self._sides.look_past(broker)
+        led = [p for p, state in run.view.partitions.items() if state.leader == broker]
+        refuse_if(alone and not led, f"zone {zone} leads nothing that it could lose")
         begin_ms = self._sides.isolate_zone(zone)
         left = {p: [n for n in nodes if n != broker] for p, nodes in run.replicas.items()}
         run.expect(f"zone {zone} is cut off", whole(left), run.parameters.noticed_s)
@@ -72,6 +87,9 @@ class Zones:
             for client in others:
                 run.expect_flow(client, f"{client.name} goes on without zone {zone}", SETTLE_S)
         run.steady(others[0])
+        if alone:
+            # Others have led these for a while: whatever is acknowledged of them now is lost.
+            run.must_flow(self._clients[zone], led)
         heal_ms = self._sides.heal()
         self._sides.look_again(broker)
         run.expect(f"zone {zone} is back", whole(run.replicas), AGAIN_S)
