@@ -16,7 +16,7 @@ from holdfast.cli.offsets import get_offsets, inspect_format, inspect_partition
 from holdfast.clients.blocking_driver import Driver
 from holdfast.clients.log_offsets import Found, LogOffset
 from holdfast.clients.partition_inspection import Epoch, Inspection, verdict
-from holdfast.clients.replica_statements import Statement
+from holdfast.clients.replica_statements import Led, Statement
 from holdfast.clients.topic_descriptions import Partition, Topic
 from holdfast.cluster.processes import wait_until
 from holdfast.wire.administration import AdminError, create_topic
@@ -202,6 +202,23 @@ def test_a_partition_without_a_leader_is_shown() -> None:
     assert shown[1] == "What is committed nobody tells: the leader doesn't answer."
     values = inspect_format.to_json(seen, verdict(seen, 50))
     assert (values["leader"], values["message"]["committed"]) == (None, None)
+
+
+def test_brokers_that_differ_about_the_leader_are_shown() -> None:
+    told = [Statement(node=1), Statement(node=2, led_by=Led(2, 4)), Statement(node=0)]
+    told[0].led_by, told[2].led_by = Led(1, 5), Led(-1, 3)
+    seen = inspection(replicas=told)
+    shown = list(inspect_format.lines(seen, None))
+    begin = shown.index("Brokers differ about who leads, and the highest epoch is right:")
+    assert shown[begin + 1 :] == [
+        "  0 says that nobody leads in epoch 3",
+        "  2 says that 2 leads in epoch 4",
+    ]
+    assert inspect_format.to_json(seen, None)["brokers_differ"] == [
+        {"node": 0, "leader": None, "leader_epoch": 3},
+        {"node": 2, "leader": 2, "leader_epoch": 4},
+    ]
+    assert not any("differ" in line for line in inspect_format.lines(inspection(), None))
 
 
 def test_an_inspection_for_machines() -> None:

@@ -52,7 +52,9 @@ class Scripted:
     def __init__(self) -> None:
         self.answers: dict[type[Request], Answer] = {
             FindCoordinatorRequest: self._find,
-            MetadataRequest: self._describe,
+            MetadataRequest: lambda node, request: self._describe(
+                node, request.topics and [topic.name for topic in request.topics]
+            ),
         }
         self.versions: dict[type[Request], int] = {}
         self.asked: list[tuple[int, Any]] = []

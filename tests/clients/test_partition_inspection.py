@@ -7,6 +7,7 @@ less.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ from holdfast.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 from holdfast.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -364,3 +371,98 @@ def test_no_more_epochs_than_a_bound(cluster: Any) -> None:
     assert seen is not None
     assert len(seen.epochs) == EPOCHS_MAX
     assert seen.epochs[-1].start is None
+
+
+class CutOff:
+    """A cluster in which broker 0 was cut off: it still says that it leads, in epoch 3.
+
+    The others say that 1 leads in epoch 4. A driver asks the first of its servers for everything
+    that is not a replica's own to say.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, later: int = 4) -> None:
+        self.leads = {0: (0, 3), 1: (1, later), 2: (1, later)}
+        self.began: list[str] = []
+        self._patch = monkeypatch
+        monkeypatch.setattr("holdfast.clients.partition_inspection.Driver", self.informed)
+        monkeypatch.setattr(
+            "holdfast.clients.partition_inspection.described",
+            lambda driver, _names: [self.topic(driver.first)],
+        )
+
+    def topic(self, node: int) -> Topic:
+        leader, _ = self.leads[node]
+        topic = Topic(name="t", topic_id="", internal=False)
+        topic.partitions.append(Partition(index=0, leader=leader, replicas=[0, 1, 2], isr=[leader]))
+        return topic
+
+    def informed(self, address: str) -> Any:
+        self.began.append(address)
+        return nullcontext(self.driver(int(address.removeprefix("h:"))))
+
+    def driver(self, first: int) -> Any:
+        made = Scripted()
+        Brokers(made, followers_tell=True)
+
+        def told(node: int, _request: Any) -> MetadataResponse:
+            leader, epoch = self.leads[node]
+            one = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+            return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=[one])])
+
+        made.answers[MetadataRequest] = told
+        self._patch.setattr(made, "metadata", lambda _topics: told(first, None), raising=False)
+        self._patch.setattr(made, "first", first, raising=False)
+        self._patch.setattr(made, "nodes", lambda: {n: ("h", n) for n in (1, 2)}, raising=False)
+        return made
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_leader_that_was_cut_off_is_not_believed(
+    asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: right after a heal the answer is that of the latest epoch, whoever is asked first."""
+    cluster = CutOff(monkeypatch)
+    seen = inspect(cluster.driver(asked), KEY)
+    assert seen is not None
+    assert (seen.partition.leader, seen.leader_epoch) == (1, 4)
+    assert seen.differing == {0: (0, 3)}
+    assert cluster.began == (["h:1"] if asked == 0 else [])
+
+
+@pytest.mark.parametrize("later", [2, 3])
+def test_an_earlier_epoch_or_the_same_is_said_and_not_followed(
+    later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = CutOff(monkeypatch, later=later)
+    seen = inspect(cluster.driver(0), KEY)
+    assert seen is not None
+    assert (seen.partition.leader, cluster.began) == (0, [])
+    assert seen.differing == {1: (1, later), 2: (1, later)}
+
+
+def test_who_knows_better_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: then what was told first stands, and that others say otherwise."""
+    cluster = CutOff(monkeypatch)
+    driver = cluster.driver(0)
+    monkeypatch.setattr(driver, "nodes", dict)
+    seen = inspect(driver, KEY)
+    assert seen is not None
+    assert (seen.partition.leader, seen.differing) == (0, {1: (1, 4), 2: (1, 4)})
+
+
+def test_of_several_that_know_better_the_latest_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = CutOff(monkeypatch)
+    cluster.leads[2] = (2, 5)
+    seen = inspect(cluster.driver(0), KEY)
+    assert seen is not None
+    assert (seen.partition.leader, seen.leader_epoch) == (2, 5)
+    assert cluster.began == ["h:2"]
+
+
+def test_a_broker_that_tells_no_epoch_differs_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: where epochs can't be compared, nobody is said to be right. Method: an old broker."""
+    cluster = CutOff(monkeypatch)
+    cluster.leads[0] = (0, -1)
+    seen = inspect(cluster.driver(0), KEY)
+    assert seen is not None
+    assert (seen.differing, cluster.began) == ({}, [])

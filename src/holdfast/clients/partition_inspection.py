@@ -6,18 +6,19 @@ numbers of a partition that is written to differ by what arrived in between.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from holdfast.clients.blocking_driver import Driver, DriverError, Peer
+from holdfast.clients.blocking_driver import Driver, DriverError, Peer, UnreachableError
 from holdfast.clients.log_offsets import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     LogOffset,
     offsets_at,
 )
-from holdfast.clients.replica_statements import Statement, statement
+from holdfast.clients.replica_statements import Led, Statement, statement
 from holdfast.clients.topic_descriptions import Partition, Topic, described
 from holdfast.wire.administration import AdminError, TopicPartition, refuse
 from holdfast.wire.batch_header import BatchHeader
@@ -66,6 +67,21 @@ class Inspection:
     silences: list[str]
 
     @property
+    def led_by(self) -> Led:
+        """Who leads it, as the broker says that was asked first; epoch -1: it doesn't tell."""
+        epoch = -1 if self.leader_epoch is None else self.leader_epoch
+        return Led(self.partition.leader, epoch)
+
+    @property
+    def differing(self) -> dict[int, Led]:
+        """What other brokers say of who leads, by node: one that was cut off says what was so."""
+        return {
+            each.node: each.led_by
+            for each in self.replicas
+            if each.led_by is not None and self.led_by.epoch >= 0 and each.led_by != self.led_by
+        }
+
+    @property
     def leader(self) -> Statement | None:
         return next((each for each in self.replicas if each.node == self.partition.leader), None)
 
@@ -92,9 +108,33 @@ class Verdict:
 def inspect(driver: Driver, key: TopicPartition, offset: int | None = None) -> Inspection | None:
     """Ask all replicas of a partition; None: there is no such partition.
 
+    Who was asked first may have been cut off, and not have heard of a later leader. Where a replica
+    names one of a later epoch, all is asked once more as that one's broker knows it.
+
     AdminError, DriverError: the cluster doesn't describe it. What a replica doesn't say is among
     its silences.
     """
+    seen = _inspected(driver, key, offset)
+    if seen is None or not seen.differing:
+        return seen
+    node, later = max(seen.differing.items(), key=lambda told: told[1].epoch)
+    if later.epoch <= seen.led_by.epoch:
+        return seen
+    with suppress(AdminError, DriverError), Driver(_address(driver, node)) as informed:
+        return _inspected(informed, key, offset) or seen
+    return seen
+
+
+def _address(driver: Driver, node: int) -> str:
+    """Return a broker's address as a driver takes it. UnreachableError: it has gone."""
+    host, port = driver.nodes().get(node, ("", 0))
+    if not port:
+        raise UnreachableError(f"node {node} is not among the brokers alive")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _inspected(driver: Driver, key: TopicPartition, offset: int | None) -> Inspection | None:
+    """Ask all replicas of a partition, as the broker knows it that this driver asks first."""
     topics = described(driver, [key[0]])
     found = [one for topic in topics for one in topic.partitions if one.index == key[1]]
     if not found:

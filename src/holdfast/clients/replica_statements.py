@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.clients.log_offsets import AN_INSPECTOR, told_by
@@ -19,10 +19,18 @@ from holdfast.wire.batch_records import read_records
 from holdfast.wire.errors import WireError, error_name
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 # A broker sends one batch whole, however little is asked for.
 ONE_BATCH: Final = 1
+
+
+class Led(NamedTuple):
+    """Who leads a partition, -1: nobody, and in which epoch."""
+
+    leader: int
+    epoch: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +48,7 @@ class Statement:
     batch: BatchHeader | None = None  # the one that was asked for, or what is next to it
     read_at: int | None = None  # where `batch` was read: none before it reaches that offset
     missing: frozenset[int] = frozenset()  # offsets of `batch` that have no message any more
+    led_by: Led | None = None  # as its broker's metadata say
     silences: list[str] = field(default_factory=list)  # what isn't told, and why
 
     def reaches(self, offset: int) -> bool | None:
@@ -79,6 +88,7 @@ def statement(
             partial(_ends, said, peer, key),
             partial(_directory, said, peer, key),
             partial(_read, said, peer, key, topic_id, probes),
+            partial(_led_by, said, peer, key),
         )
     ]
     _conclude(said)
@@ -117,6 +127,15 @@ def _directory(said: Statement, peer: Peer, key: TopicPartition) -> None:
                     said.directory = result.log_dir
                     said.size_bytes = one.partition_size
                     said.lag = one.offset_lag
+
+
+def _led_by(said: Statement, peer: Peer, key: TopicPartition) -> None:
+    """Ask who leads: a broker that was cut off answers what was so before. Old ones don't tell."""
+    asked = [MetadataRequestTopic(name=key[0])]
+    for topic in peer.send(MetadataRequest(topics=asked, allow_auto_topic_creation=False)).topics:
+        for one in topic.partitions:
+            if (topic.name, one.partition_index) == key and one.leader_epoch >= 0:
+                said.led_by = Led(one.leader_id, one.leader_epoch)
 
 
 def _read(

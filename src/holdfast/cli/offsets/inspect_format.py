@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.clients.partition_inspection import Copy, Epoch, Inspection, Standing, Verdict
-from holdfast.clients.replica_statements import Statement
+from holdfast.clients.replica_statements import Led, Statement
 from holdfast.wire.batch_header import BatchHeader
 
 UNKNOWN = "-"
@@ -34,6 +34,10 @@ def lines(seen: Inspection, found: Verdict | None) -> Iterator[str]:
     if seen.epochs:
         yield ""
         yield from _table([EPOCHS, *(_epoch_row(each) for each in seen.epochs)])
+    if seen.differing:
+        yield ""
+        yield "Brokers differ about who leads, and the highest epoch is right:"
+        yield from (f"  {node} says {_led(led)}" for node, led in sorted(seen.differing.items()))
     silences = [*seen.silences, *(why for each in seen.replicas for why in _silences(each))]
     if silences:
         yield ""
@@ -51,7 +55,7 @@ def to_json(seen: Inspection, found: Verdict | None) -> dict[str, Any]:
         "topic": seen.topic.name,
         "topic_id": seen.topic.topic_id or None,
         "partition": partition.index,
-        "leader": None if partition.leader < 0 else partition.leader,
+        "leader": _node(partition.leader),
         "leader_epoch": seen.leader_epoch,
         "replicas": partition.replicas,
         "isr": partition.isr,
@@ -62,6 +66,10 @@ def to_json(seen: Inspection, found: Verdict | None) -> dict[str, Any]:
         "epochs": [
             {"epoch": each.epoch, "start_offset": each.start, "end_offset": each.end}
             for each in seen.epochs
+        ],
+        "brokers_differ": [
+            {"node": node, "leader": _node(led.leader), "leader_epoch": led.epoch}
+            for node, led in sorted(seen.differing.items())
         ],
         "not_told": seen.silences,
     }
@@ -77,6 +85,15 @@ def to_json(seen: Inspection, found: Verdict | None) -> dict[str, Any]:
             ],
         }
     return values
+
+
+def _led(led: Led) -> str:
+    leader = "nobody" if led.leader < 0 else str(led.leader)
+    return f"that {leader} leads in epoch {led.epoch}"
+
+
+def _node(node: int) -> int | None:
+    return None if node < 0 else node
 
 
 def _title(seen: Inspection) -> str:
