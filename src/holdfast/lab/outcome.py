@@ -193,6 +193,7 @@ class PartResult:
         )
 
     def sentence(self) -> str:
+        """Say what was seen; that nodes were starved, too, whatever became of the run."""
         judgement = self.evidence.judgement
         counts = judgement.counts
         failed = sum(not check.kept for check in self.checks)
@@ -215,7 +216,8 @@ class PartResult:
         if self.parameters.servers is not None:
             words += ". Replicas were not compared: the lab does not see the files of this cluster"
         why = f" ({'; '.join(self.undecided[:REASONS_MAX])})" if self.undecided else ""
-        return f"{words}. Observed: {observed_text(self.evidence)}{why}."
+        starved = "" if self.starved is None else f" The machine was busy: {self.starved}."
+        return f"{words}. Observed: {observed_text(self.evidence)}{why}.{starved}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, Folde
 Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
 SAID_MAX = 3  # findings of a part
+TOO_BUSY = "The run could not be made: the machine is too busy for this run"
 
 
 def prove(
@@ -262,8 +263,7 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     for result in proofs:
         if result.starved is not None and not all(check.kept for check in result.checks):
             return Exit.NOT_MADE, (
-                f"The run could not be made: {result.starved} ({result.part.title}: "
-                f"{result.failed_by}). {result.sentence()}"
+                f"{TOO_BUSY} ({result.part.title}: {result.failed_by}). {result.sentence()}"
             )
     if error is not None or not proofs:
         return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
@@ -286,8 +286,7 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     for result in controls:
         if not result.as_it_must and result.starved is not None:
             return Exit.NOT_MADE, (
-                f"The run could not be made: {result.starved} ({result.part.title}; "
-                f"{result.why_not}). {result.sentence()}"
+                f"{TOO_BUSY} ({result.part.title}; {result.why_not}). {result.sentence()}"
             )
         if not result.as_it_must:
             return Exit.NOT_MADE, (

@@ -69,10 +69,7 @@ class Waits:
         if not starved:
             return None
         told = ", ".join(f"{node} for {seconds:.0f} s" for node, seconds in starved.items())
-        return (
-            f"nodes waited for a processor nine tenths of the time: {told}. The machine is too "
-            "busy for this run"
-        )
+        return f"nodes waited for a processor nine tenths of the time: {told}"
 
 
 class Starvation:
