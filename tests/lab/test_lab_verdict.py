@@ -212,6 +212,7 @@ TWO_LOST = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).final(0)
 HALF_READ = (
     Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).send(2, partition=1).ack(2, 0, partition=1)
 )
+READ_AND_LOST = Story().send(0, 1).ack(0, 0).ack(1, 1).read(0, 0).read(1, 1).final(0)
 LOST_AND_DOUBLE = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).final(0, 0)
 
 
@@ -250,6 +251,19 @@ def test_a_control_may_lose_what_its_settings_allow_and_nothing_more(
     control = part_result(CONTROL, TWO_LOST, checks, tmp_path, change=ALONE, starved=starved)
     found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), control], None)
     assert (found, words in said) == (code, True), said
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [(ALONE, Exit.BROKEN), (UNCLEAN, Exit.KEPT), ({}, Exit.KEPT)]
+)
+def test_with_acks_one_what_was_read_is_not_lost(
+    tmp_path: Path, change: dict[str, Any], code: Exit
+) -> None:
+    """Goal: what replicas in sync had is lost by unclean elections and by lost disks alone."""
+    control = part_result(CONTROL, READ_AND_LOST, [], tmp_path, change=change)
+    found, said = _verdict([part_result(MAIN, GOOD, [], tmp_path), control], None)
+    assert found is code, said
+    assert ("the control's own promise (Control: vanished)" in said) == (code is Exit.BROKEN)
 
 
 def test_what_was_not_read_to_its_end_is_not_lost_beyond_anything(tmp_path: Path) -> None:
