@@ -6,7 +6,7 @@ Method: plans of many seeds, by their properties.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from holdfast.lab.scenarios.networks.storm import Timetable, leave
 from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
 from holdfast.lab.steps.sides import Sides
 from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, plan_storm
+from holdfast.lab.steps.wants import Want, preferred
 from holdfast.lab.workload_processes import Worker
 
 BROKERS, CONTROLLERS = (0, 1, 2), (100, 101, 102)
@@ -155,7 +156,9 @@ class Zoned:
 
     def expect_flow(self, *_: object) -> None: ...
 
-    def expect(self, *_: object) -> None: ...
+    def expect(self, when: str, wanted: Mapping[int, Want], _bound_s: float = 0.0) -> None:
+        if when == "before a zone is cut off":
+            self.did.append(f"in sync: {wanted == preferred(self.replicas)}")
 
     def look_past(self, _broker: int) -> None: ...
 
@@ -178,7 +181,12 @@ def test_a_storms_control_begins_in_peace_with_a_zone_that_leads(
     run = Zoned(leaders)
     monkeypatch.setattr(three_zones, "elect_preferred", lambda *_: run.did.append("elected"))
     run.zones().expect_peace("a", 2.0)
-    peace = ["producer runs for 2.0 s", "producer flows in all", "raw-a flows in all"]
+    peace = [
+        "producer runs for 2.0 s",
+        "producer flows in all",
+        "raw-a flows in all",
+        "in sync: True",
+    ]
     assert run.did == (["elected", *peace] if elected else peace)
 
 
@@ -211,6 +219,7 @@ def test_a_storms_control_makes_sure_of_its_loss(monkeypatch: pytest.MonkeyPatch
         "producer runs for 2.0 s",
         "producer flows in all",
         "raw-a flows in all",
+        "in sync: True",
         "a is cut off",
         "raw-b runs for None s",
         "raw-a flows in [2]",

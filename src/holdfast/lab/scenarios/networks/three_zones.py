@@ -20,7 +20,7 @@ from holdfast.lab.steps.sides import (
     expect_silent,
 )
 from holdfast.lab.steps.usual import ONE_IN_FLIGHT, elect_preferred, expect_consumed
-from holdfast.lab.steps.wants import whole
+from holdfast.lab.steps.wants import preferred, whole
 
 ZONES = ("a", "b", "c")
 CUT_IN_TURN = ZONES
@@ -60,7 +60,8 @@ class Zones:
     def expect_peace(self, zone: str, seconds: float) -> None:
         """See a zone lead what it is to lead, and all be acknowledged for so long, undisturbed.
 
-        Else nothing might be lost when it is cut off: a zone that leads nothing takes nothing.
+        Else nothing might be lost when it is cut off: a zone that leads nothing takes nothing, and
+        where its broker alone was in sync nobody else may lead.
         """
         run, workers = self._run, [self.producer, self._clients[zone]]
         if any(run.view.partitions[p].leader != led[0] for p, led in run.replicas.items()):
@@ -68,6 +69,7 @@ class Zones:
         run.steady(self.producer, seconds)
         for worker in workers:
             run.must_flow(worker)
+        run.expect("before a zone is cut off", preferred(run.replicas))
 
     def cut(self, zone: str, *, winners: bool, alone: bool = False) -> None:
         """Cut a zone off, see what each side acknowledges, and heal it.
