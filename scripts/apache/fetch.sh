@@ -38,7 +38,8 @@ bring() {
 
 if [ -z "${KAFKA_HOME:-}" ]; then
     bring "$here/pom.xml" apache-kafka
-    if [ -e "$cache/apache-kafka/complete" ] && [ ! -e "$cache/apache-kafka/classes.jsa" ]; then
+    # Made anew, too, where it is another JVM's, or was cut off.
+    if [ -e "$cache/apache-kafka/complete" ] && ! "$here/kafka.sh" archived; then
         "$here/kafka.sh" archive || echo "apache: nodes start slowly, their classes have no archive"
     fi
 elif [ -d "$KAFKA_HOME/libs" ]; then

@@ -11,6 +11,7 @@
 #   kafka.sh class NAME ARGUMENTS...         any other main class
 #   kafka.sh archive                         keep the classes of a node as a JVM has read them, so
 #                                            that each starts in half of the time
+#   kafka.sh archived                        exit status 0 when the JVM takes what it has kept
 #   kafka.sh older-available                 exit status 0 when the next can be run
 #   kafka.sh older-class NAME ARGUMENTS...   a main class of the last tools before 4.0
 set -euo pipefail
@@ -54,7 +55,7 @@ fi
 # Tools are short: one compiler tier and the serial collector start fastest.
 kafka() {
     local shared=()
-    if [ "$libs" != "$older" ] && [ -e "$archive" ]; then
+    if [ "$libs" != "$older" ] && [ -e "$archive" ] && [ -z "${ARCHIVE_TO:-}" ]; then
         shared=("-XX:SharedArchiveFile=$archive" -Xlog:cds=off -Xlog:cds+dynamic=off)
     fi
     exec "$java" "${shared[@]}" -cp "$libs/*" "-Dlog4j2.configurationFile=$here/log4j2.properties" "$@"
@@ -92,31 +93,43 @@ END
         kafka.Kafka "$directory/server.properties"
 }
 
-# One node is started and ended, and writes down what it has loaded. A JVM passes over an archive of
-# another JVM or of other jars.
+# Whether this JVM takes an archive: it passes over one of another JVM or of other jars, which would
+# go unnoticed but for the time it takes, and it dies of one that was cut off.
+takes() {
+    [ -e "$1" ] || return
+    local quiet=(-XX:ErrorFile=/dev/null -XX:-CreateCoredumpOnCrash)
+    { "$java" "${tool[@]}" "${quiet[@]}" -Xshare:on "-XX:SharedArchiveFile=$1" -cp "$libs/*" \
+        kafka.tools.StorageTool random-uuid; } > /dev/null 2>&1
+}
+
+# One node is started and ended, and writes down what it has loaded. Whatever ends this script ends
+# the node, which does not hear a Ctrl-C; and what was not written to its end takes nobody's place.
 archive() {
-    local directory port=$((40000 + RANDOM % 9000))
-    directory=$(mktemp -d)
-    rm -f "$archive" "$archive.new"
-    ARCHIVE_TO=$archive.new "$here/kafka.sh" single "$directory" "$port" \
-        > "$directory/log" 2>&1 &
-    local pid=$! waited=0
+    local port=$((40000 + RANDOM % 9000)) waited=0
+    making=$archive.$$ directory=$(mktemp -d) pid=
+    trap '[ -z "$pid" ] || kill -KILL "$pid" 2> /dev/null || true; rm -rf "$directory" "$making"' EXIT
+    ARCHIVE_TO=$making "$here/kafka.sh" single "$directory" "$port" > "$directory/log" 2>&1 &
+    pid=$!
     until (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do
         if ! kill -0 "$pid" 2> /dev/null || [ $((waited += 1)) -gt 600 ]; then
-            kill -KILL "$pid" 2> /dev/null || true
             tail -n 5 "$directory/log" >&2
             return 1
         fi
         sleep 0.2
     done
     kill -TERM "$pid"
-    wait "$pid" || true # a JVM that is told to end says so in its status
-    mv "$archive.new" "$archive"
-    rm -rf "$directory"
+    wait "$pid" 2> /dev/null || true # a JVM that is told to end says so in its status
+    pid=
+    if ! takes "$making"; then
+        tail -n 5 "$directory/log" >&2
+        return 1
+    fi
+    mv "$making" "$archive"
 }
 
 case $command in
     archive) archive ;;
+    archived) takes "$archive" ;;
     single) single "$@" ;;
     run) kafka "${server[@]}" kafka.Kafka "$@" ;;
     format) kafka "${tool[@]}" kafka.tools.StorageTool format "$@" ;;
