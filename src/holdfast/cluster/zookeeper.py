@@ -22,6 +22,10 @@ BROKER_MAIN: Final = "kafka.Kafka"
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Sessions of 2 to 20 ticks are granted: Kafka's own, and the short ones of a lab.
 TICK_MS: Final = 500
+# How long a broker that starts looks for it before it gives up: Kafka's own is a session, which is
+# over before a JVM on a busy machine has begun to listen. Who starts nodes bounds that by itself.
+CONNECT_MS: Final = 600_000
+CONNECT: Final = "zookeeper.connection.timeout.ms"
 SESSION, KRAFT_SESSION = "zookeeper.session.timeout.ms", "broker.session.timeout.ms"
 LOG4J: Final = "log4j.properties"  # beside a node's properties
 LOGGING: Final = """\
@@ -55,6 +59,7 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
         "broker.id": str(node.id),
         "zookeeper.connect": f"{keeper.host}:{keeper.port}",
         SESSION: settings[KRAFT_SESSION],
+        CONNECT: str(CONNECT_MS),
         "listeners": listener,
         "advertised.listeners": listener,
         "log.dirs": data,
