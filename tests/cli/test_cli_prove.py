@@ -95,6 +95,34 @@ def test_a_folder_that_no_proof_can_be_written_to_is_refused_first(
         assert "--output" in outcome.errors
 
 
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        (["one-broker-down", "--engine", "apache"], "KAFKA_HOME"),
+        (["controller-down", "--engine", "apache-3.9"], "KAFKA_OLDER_HOME"),
+        (["replay", "--seed", "1", "--engine", "apache"], "KAFKA_HOME"),
+    ],
+)
+def test_nodes_that_are_not_there_are_said_first(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], variable: str
+) -> None:
+    """Goal: a wrong folder ends it before a promise is stated and a folder made. Seen to fail."""
+    monkeypatch.setenv(variable, str(tmp_path / "nowhere"))
+    outcome = run("prove", *words, "--output", str(tmp_path / "run"))
+    assert (outcome.status, outcome.output) == (2, "")
+    assert f"{variable}={tmp_path / 'nowhere'} has none" in outcome.errors
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("scenario", ["replay", "one-broker-down"])
+def test_an_engine_that_a_scenario_has_no_use_for_is_refused(
+    run: Run, tmp_path: Path, scenario: str
+) -> None:
+    outcome = run("prove", scenario, "--engine", "apache-3.9", "--output", str(tmp_path / "run"))
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "--engine apache-3.9 is for controller-down" in outcome.errors
+
+
 def test_older_proofs_that_were_kept_are_removed_and_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

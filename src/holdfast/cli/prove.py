@@ -250,9 +250,21 @@ def prepared(
         if config:
             values = settings(pairs(config), given.get("engine"))
             given["config"] = {**found.defaults.config, **values}
-        return found, found.with_flags(given), {}
+        parameters = found.with_flags(given)
+        refuse_without_nodes(parameters.engine)
     except (LabError, ClusterError) as error:
         fail(str(error))
+    return found, parameters, {}
+
+
+def refuse_without_nodes(engine: str) -> None:
+    """ClusterError: nothing on this machine is such a node, so nothing is promised of any."""
+    from holdfast.cluster.layout import APACHE, OLDER  # noqa: PLC0415 - `--list` needs none of it
+
+    if engine in {APACHE, OLDER}:
+        from holdfast.cluster.apache import find_home  # noqa: PLC0415 - only for its nodes
+
+        find_home(with_zookeeper=engine == OLDER)
 
 
 def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:
@@ -298,13 +310,20 @@ def replay(
 ) -> NoReturn:
     """Replay a plan of the simulator, and end with what came of it."""
     from holdfast.cli.proving import prove_replay  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.cluster.layout import EMBEDDED, ClusterError  # noqa: PLC0415 - as above
     from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
+    from holdfast.lab.scenario import load_scenario  # noqa: PLC0415 - as above
 
     strange = [*(given.keys() - {"seed", "engine"}), *(["config"] if config else [])]
     if strange:
         option = min(strange).removesuffix("_s").replace("_", "-")
         fail(f"--{option} has no effect in {REPLAY}: the plan that is drawn says what there is.")
 
+    engine = given.get("engine", EMBEDDED)
+    try:
+        refuse_without_nodes(load_scenario(REPLAY).with_flags({"engine": engine}).engine)
+    except (LabError, ClusterError) as error:
+        fail(str(error))
     say = teller(as_json=as_json)
     directory = output_directory(output, REPLAY)
     try:
@@ -314,7 +333,7 @@ def replay(
             replayed = prove_replay.replay(
                 found,
                 directory,
-                engine=given.get("engine", "embedded"),
+                engine=engine,
                 attempts=1 if attempts is None else attempts,
                 control=control,
                 command=f"{command_line()} {found[1]}" if drawn else command_line(),

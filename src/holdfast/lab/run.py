@@ -19,7 +19,7 @@ from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.any_cluster import Cluster
-from holdfast.cluster.layout import OLDER, PLACE_VARIABLE
+from holdfast.cluster.layout import APACHE, OLDER, PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import (
     Acknowledged,
@@ -79,6 +79,7 @@ class Run:
         # Who must hold what at the end, by topic: whoever makes or moves replicas says so.
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {}
         self._say = say
+        self.begin_s, self._start_s = time.monotonic(), parameters.start_s
         self._workers: list[Process] = []
         self._clients = ExitStack()  # what ends those that send from this process
         self.afterwards = ExitStack()  # what is done once no node runs any more
@@ -97,13 +98,14 @@ class Run:
         self.cluster.environment = self.guard.environment
         self.starvation = Starvation(self.cluster)
         self.cluster.settles = False  # its network ends with this process, however that ends
-        self.begin_s, self._start_s = time.monotonic(), parameters.start_s
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
 
     def make_cluster(self, directory: Path) -> Cluster:
         """Make the cluster's files. OSError, ClusterError."""
         parameters = self.parameters
+        if parameters.engine == APACHE:  # JVMs take seconds, where ours take none
+            self.say("Apache Kafka's storage tool formats the nodes' directories")
         return LocalCluster.create(
             directory,
             brokers=parameters.brokers,
@@ -119,6 +121,8 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
+            if self.parameters.engine in {APACHE, OLDER}:
+                self.say(f"{len(self.cluster.nodes)} JVMs start")
             self.cluster.start(timeout_s=self._start_s)
         except ClusterError as error:
             self._recorder.close()
