@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.clients.administration import perform_patiently
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.blocking_driver import AnswerTimeoutError, Driver, DriverError
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import committed
 from holdfast.clients.topic_descriptions import described
@@ -162,7 +162,7 @@ class Change:
         self.name = name
         self.outcome = "no answer"
         self.code: int | None = None
-        self.is_answered = False
+        self.is_answered = self.is_waited_for = False  # the latter: to the end, on a connection
         self._begin_s = time.monotonic()
         self._thread = threading.Thread(target=self._ask, args=(run, asked), daemon=True)
         self._thread.start()
@@ -180,11 +180,13 @@ class Change:
             self.code, self.outcome, self.is_answered = error.code, str(error), True
         except DriverError as error:
             self.outcome = str(error)
+            self.is_waited_for = isinstance(error, AnswerTimeoutError)
 
     def expect_in_vain(self, run: Run, when: str) -> None:
         """Check that the cluster itself said that it could not be done in time.
 
         With ZooKeeper it says nothing: a broker's thread is busy with it until ZooKeeper is back.
+        A broker that closes the connection is another matter.
         """
         patience = PATIENCE[run.parameters.engine]
         bound_s = patience.answer_s
@@ -195,7 +197,7 @@ class Change:
                 f"{when}: {self.name}",
                 f"not answered within {bound_s:.0f} s",
                 f"{self.outcome}, looked at after {took_s:.0f} s",
-                kept=not self.is_answered,
+                kept=self.is_waited_for,
             )
             return
         run.check(
