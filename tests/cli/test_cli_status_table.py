@@ -66,6 +66,29 @@ def test_without_a_controller_nothing_is_said_of_leaders() -> None:
     assert "all replicas in sync" not in text
 
 
+@pytest.mark.parametrize("serves", [True, False])
+def test_with_zookeeper_no_controller_is_missed(serves: bool) -> None:
+    """Goal: a cluster in which all is well isn't said to have no controller. Seen to fail."""
+    node = NodeRecord(id=100, roles=("controller",), host="h", port=1, log_file="", config_file="p")
+    seen = ClusterStatus(
+        cluster_id="x",
+        bootstrap_servers=ADDRESS,
+        nodes=(NodeStatus(node=node, state=State.RUNNING, serving=serves),),
+        topics=1,
+        partitions=2,
+        under_replicated=0 if serves else None,
+        leaderless=0 if serves else None,
+        keeper_serves=serves,
+    )
+    file = io.StringIO()
+    Console(file=file, width=200).print(render(seen, 200))
+    text = file.getvalue()
+    assert "controller is active: " not in text
+    assert "zookeeper" in text
+    assert ("all replicas in sync" in text, "metadata can't change" in text) == (serves, not serves)
+    assert is_healthy(seen) is serves
+
+
 def test_of_a_cluster_that_is_down_it_is_said_what_starts_it() -> None:
     """Goal: nobody looks for a fault in what was taken down. Method: one node, dead and alive."""
     node = NodeRecord(id=0, roles=("broker",), host="h", port=1, log_file="", config_file="p")

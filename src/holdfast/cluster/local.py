@@ -546,8 +546,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             for topic in (snapshot.topics.values() if snapshot else ())
             for state in topic.values()
         ]
-        known = snapshot is not None
-        current = known and quorum is not None
+        keeper = nodes.keeper_serves(record)
+        current = snapshot is not None and (quorum is not None or keeper is True)
         return ClusterStatus(
             cluster_id=record.cluster_id,
             bootstrap_servers=record.bootstrap_servers,
@@ -556,8 +556,9 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
             ),
             active_controller=None if quorum is None else quorum.leader,
             controller_epoch=None if quorum is None else quorum.epoch,
+            keeper_serves=keeper,
             topics=len(snapshot.topics) if snapshot is not None else None,
-            partitions=len(partitions) if known else None,
+            partitions=len(partitions) if snapshot is not None else None,
             under_replicated=sum(len(s.isr) < len(s.replicas) for s in partitions)
             if current
             else None,

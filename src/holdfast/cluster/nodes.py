@@ -76,6 +76,7 @@ class ClusterStatus:
     leaderless: int | None = None
     active_controller: int | None = None  # None: there is none, or nobody says
     controller_epoch: int | None = None
+    keeper_serves: bool | None = None  # ZooKeeper, in the place of controllers; None: there is none
     network_stands: bool | None = None  # None: it has no network of its own
     broken_links: int | None = None  # with which something is wrong; None: nobody says
 
@@ -317,6 +318,13 @@ def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:
     killed = [n.id for n in nodes if processes.send(n.pid, n.process, signals.SIGKILL)]
     processes.wait_until(ended, timeout_s=KILL_TIMEOUT_S, what="killed nodes to end")
     return killed
+
+
+def keeper_serves(record: ClusterRecord) -> bool | None:
+    """Say whether ZooKeeper serves; None: the cluster has controllers of its own."""
+    if not record.zookeeper:
+        return None
+    return all(state_of(n) is State.RUNNING and is_serving(n) for n in record.controllers)
 
 
 def raise_if_dead(nodes: Iterable[NodeRecord]) -> None:

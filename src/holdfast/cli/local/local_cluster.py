@@ -88,13 +88,16 @@ def status(
 
 
 def is_healthy(seen: ClusterStatus) -> bool:
-    """Say whether everything runs, serves and is replicated, and a controller is active."""
+    """Say whether everything runs, serves and is replicated, and a controller is active.
+
+    With ZooKeeper one of the brokers is; that ZooKeeper serves has to do.
+    """
     return (
         all(node.state is State.RUNNING and node.serving for node in seen.nodes)
         and not any(node.figures.get(name) for node in seen.nodes for name in TROUBLES)
         and not seen.under_replicated
         and not seen.leaderless
-        and seen.active_controller is not None
+        and (seen.active_controller is not None or bool(seen.keeper_serves))
         and seen.network_stands is not False
     )
 

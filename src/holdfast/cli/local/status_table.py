@@ -31,6 +31,9 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
     """Return the table of nodes and a line on partitions. A narrow one has fewer columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     rows = [_row(node) for node in seen.nodes]
+    for row, each in zip(rows, seen.nodes, strict=True):
+        if each.node.is_controller and seen.keeper_serves is not None:
+            row["ROLE"] = "zookeeper"
     # Columns of a network are there where a node is in one, and need room of their own.
     of_network = [each for each in OF_A_NETWORK if any(row[each] for row in rows)]
     room = sum(2 + max(len(each), *(len(row[each]) for row in rows)) for each in of_network)
@@ -124,6 +127,10 @@ def _whole(seen: ClusterStatus) -> list[Text]:
 
 
 def _quorum(seen: ClusterStatus) -> Text:
+    if seen.keeper_serves is not None:
+        if seen.keeper_serves:
+            return Text("ZooKeeper serves; one of the brokers is its controller")
+        return Text("ZooKeeper does not serve: metadata can't change", style="red")
     if seen.active_controller is None:
         return Text("no controller is active: metadata can't change", style="red")
     return Text(f"controller {seen.active_controller} is active, epoch {seen.controller_epoch}")
