@@ -39,7 +39,7 @@ bring() {
 if [ -z "${KAFKA_HOME:-}" ]; then
     bring "$here/pom.xml" apache-kafka
     # Made anew, too, where it is another JVM's, or was cut off.
-    if [ -e "$cache/apache-kafka/complete" ] && ! "$here/kafka.sh" archived; then
+    if [ -e "$cache/apache-kafka/complete" ] && ! "$here/kafka.sh" archived 2> /dev/null; then
         "$here/kafka.sh" archive || echo "apache: nodes start slowly, their classes have no archive"
     fi
 elif [ -d "$KAFKA_HOME/libs" ]; then

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster import apache, zookeeper
+from holdfast.cluster import apache, nodes, zookeeper
 from holdfast.cluster.layout import APACHE, EMBEDDED, OLDER, ClusterError, UsageError
 from holdfast.cluster.local import LocalCluster
 from holdfast.cluster.network.possible import Possibility
@@ -163,3 +163,19 @@ def test_nodes_begin_with_archived_classes_where_there_are_some(
     assert added[0] == f"-XX:SharedArchiveFile={archive}"
     assert [word for word in with_it if word not in added] == without
     assert not LocalCluster.create(tmp_path / "ours", engine=EMBEDDED, port=0).record.zookeeper
+
+
+@pytest.mark.parametrize("engine", [APACHE, OLDER])
+def test_a_cluster_is_taken_down_where_no_java_is_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Goal: another terminal's JAVA_HOME leaves no broker running. Seen to fail."""
+    monkeypatch.setattr(apache, "format_nodes", lambda *_: None)
+    cluster = LocalCluster.create(tmp_path / "c", engine=engine, port=0)
+    for node in cluster.nodes:
+        ending = nodes.ending_of(cluster.record, node)
+        assert nodes.command_of(cluster.record, node)[-len(ending) :] == ending
+        assert ending[-1] == node.config_file
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert cluster.down() == []
+    assert cluster.is_down

@@ -108,15 +108,23 @@ def _jvm(home: str, *options: str) -> list[str]:
 
 
 def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
-    """Return the command of a node's process, its properties last."""
+    """Return the command of a node's process. ClusterError: there is no Java."""
     assert record.kafka_home is not None
+    return [*_jvm(record.kafka_home, *_SERVER), *ending_of(record, node)]
+
+
+def ending_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
+    """Return with what a node's command ends, whatever ran it: its own files, the properties last.
+
+    It is known, too, where no Java is any more.
+    """
     folder = Path(node.config_file).parent
     if record.zookeeper:
         logging = f"-Dlog4j.configuration=file:{folder / zookeeper.LOG4J}"
         main = zookeeper.main_of(node)
     else:
         logging, main = f"-Dlog4j2.configurationFile={folder / LOG4J2}", "kafka.Kafka"
-    return [*_jvm(record.kafka_home, *_SERVER), logging, main, node.config_file]
+    return [logging, main, node.config_file]
 
 
 def format_nodes(

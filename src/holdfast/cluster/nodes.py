@@ -201,6 +201,15 @@ def command_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
     ]
 
 
+def ending_of(record: ClusterRecord, node: NodeRecord) -> list[str]:
+    """Return with what a node's command ends, also where nothing is any more that could run it."""
+    if record.kafka_home is not None:
+        from holdfast.cluster import apache  # noqa: PLC0415 - only where its nodes are those
+
+        return apache.ending_of(record, node)
+    return command_of(record, node)[-4:]
+
+
 def spawn(
     record: ClusterRecord,
     node: NodeRecord,
@@ -232,7 +241,7 @@ def with_strays(record: ClusterRecord) -> ClusterRecord:
     It was killed between the two: only its nodes' command lines tell whose they are.
     """
     dead = [node for node in record.nodes if state_of(node) is State.DEAD]
-    for node_id, pid in processes.running({n.id: command_of(record, n)[-4:] for n in dead}):
+    for node_id, pid in processes.running({n.id: ending_of(record, n) for n in dead}):
         process = processes.identify(pid)
         if process is not None:
             start_time = processes.start_time(pid)

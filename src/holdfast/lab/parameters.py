@@ -227,8 +227,11 @@ class Parameters:
 
     @property
     def noticed_s(self) -> float:
-        """How long until everybody knows that a broker is dead, on a slow machine."""
-        return self.session_s + 15
+        """How long until everybody knows that a broker is dead, on a slow machine.
+
+        A JVM that begins anew, or does something for the first time, is slower there than ours.
+        """
+        return self.session_s + (15 if self.engine == EMBEDDED else 45)
 
     @property
     def lag_s(self) -> float:
