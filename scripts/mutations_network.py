@@ -174,8 +174,8 @@ NETWORK: tuple[Mutation, ...] = (
         "a node that nobody wrote down is found by its command line",
         "nodes of a command that was killed run for ever",
         "cluster/nodes.py",
-        "command_of(record, n)[-4:]",
-        "command_of(record, n)[-3:-1]",
+        "command_of(record, node)[-4:]",
+        "command_of(record, node)[-3:-1]",
         tests=(f"{TEST_PLACED}::test_a_node_that_nobody_wrote_down_is_found",),
     ),
     one(
