@@ -6,6 +6,9 @@ Method: verdicts by hand in a folder; the page's rows, and what differs between 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +136,11 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if scenario.name == "retention":
             raise ZeroDivisionError("a slip in its steps")
         verdict(folder.parent.parent, "embedded", scenario.name, Exit.KEPT)
+        (folder / matrix.STAMP).unlink()  # it is not the run that gives it
 
     monkeypatch.setattr(prove_all, "prove", prove)
     monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"code of {name}")
+    monkeypatch.setattr(prove_all, "files_of", lambda _engine, _name: ())
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "retention", "split-brain"])
     return made
 
@@ -195,16 +200,106 @@ def test_without_an_apache_kafka_that_is_said_before_anything_is_run(
     assert proofs == []
 
 
-def test_what_the_code_was_changed_under_does_not_count(
+FOUR = ["disk-lost", "rack-loss", "one-broker-down", "split-brain"]
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of code: a file for each of four scenarios, and one that all of them take."""
+    folder = tmp_path / "src"
+    folder.mkdir()
+    for name in (*FOUR, "all"):
+        (folder / f"{name}.py").write_text("first")
+    look = partial(fingerprint, source=folder)
+    monkeypatch.setattr(background, "written", partial(background.written, source=folder))
+    monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: look([f"{name}.py", "all.py"]))
+    monkeypatch.setattr(prove_all, "files_of", lambda _engine, name: (f"{name}.py", "all.py"))
+    monkeypatch.setattr(prove_all, "SCENARIOS", FOUR)
+    return folder
+
+
+def edit(file: Path) -> None:
+    file.write_text("second")
+
+
+def edit_and_undo(file: Path) -> None:
+    """As a stash does: the file's time alone is another one."""
+    before = file.stat()
+    file.write_text("first")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "made"),
+    [
+        ("all.py", edit, 0),
+        ("rack-loss.py", edit, 0),
+        ("all.py", edit_and_undo, 0),
+        ("all.py", Path.unlink, 0),
+        ("split-brain.py", edit, 2),  # which nothing takes but the last one
+    ],
+)
+def test_all_stops_once_the_code_is_changed_under_it(
+    tmp_path: Path,
+    proofs: list[str],
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    change: Callable[[Path], None],
+    made: int,
+) -> None:
+    """Goal: no verdict is stamped with code that it is not of.
+
+    Method: the first of four was decided before; a file is changed amid the second, and as many
+    are made, that one included.
+    """
+    out = tmp_path / "out"
+    monkeypatch.setattr(prove_all, "SCENARIOS", FOUR[:1])
+    (first,) = all_of(out, [])
+    monkeypatch.setattr(prove_all, "SCENARIOS", FOUR)
+    proofs.clear()
+    proven = vars(prove_all)["prove"]
+
+    def amid(scenario: Any, *told: Any, **options: Any) -> Any:
+        outcome = proven(scenario, *told, **options)
+        if scenario.name == "rack-loss":
+            change(source / file)
+        return outcome
+
+    monkeypatch.setattr(prove_all, "prove", amid)
+    with pytest.raises(LabError, match=f"{file} was changed while `prove --all` ran") as stopped:
+        all_of(out, [])
+    assert f"--output {out} goes on" in str(stopped.value)
+    assert proofs == FOUR[1 : 1 + max(made, 1)]
+    rows = json.loads((out / matrix.MATRIX).read_bytes())
+    assert [row["scenario"] for row in rows] == FOUR[: 1 + made]
+    assert all(row["code"] for row in rows)
+    assert rows[0]["code"] == first.code
+    stamped = [name for name in FOUR if (out / "embedded" / name / matrix.STAMP).exists()]
+    assert stamped == FOUR[: 1 + made]
+
+
+def test_a_crash_amid_a_change_is_no_crash(
+    tmp_path: Path, proofs: list[str], source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halves(*_: Any, **__: Any) -> None:
+        (source / "all.py").write_text("second")
+        raise ImportError("of two codes")
+
+    monkeypatch.setattr(prove_all, "prove", halves)
+    with pytest.raises(LabError, match=r"embedded disk-lost: all\.py was changed"):
+        all_of(tmp_path / "out", [])
+    assert proofs == []
+    assert not (tmp_path / "out" / "embedded" / "disk-lost").exists()  # it is not told as a crash
+
+
+def test_another_apache_kafka_meanwhile_stops_it_too(
     tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The code is another one each time that one looks."""
-    looks = iter(range(100))
-    monkeypatch.setattr(prove_all, "code_of", lambda _engine, _name: str(next(looks)))
-    monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss"])
-    folder = matrix.folder_of(tmp_path, "embedded", "rack-loss")
-    all_of(tmp_path, [])
-    assert json.loads((folder / matrix.STAMP).read_text())["code"] == CODE  # as the fake left it
+    looks = iter(["code of 4.3.1"] * 4 + ["code of 4.4.0"])
+    monkeypatch.setattr(prove_all, "code_of", lambda _engine, _name: next(looks))
+    with pytest.raises(LabError, match="embedded rack-loss: the Apache Kafka was changed"):
+        all_of(tmp_path / "out", [])
     assert proofs == ["rack-loss"]
 
 

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import cache
@@ -182,6 +183,21 @@ def files_of(
             if left_out.isdisjoint((file, *file.parents)):
                 found[str(name)] = None
     return list(found)
+
+
+def written(files: Iterable[str], source: Path = SOURCE) -> dict[str, tuple[int, str]]:
+    """Return of each of these files, below `source`, when it was written and what is in it.
+
+    Two such answers tell what was written between them, also where all is as before again: what
+    ran meanwhile may have read the other code. A file that is not there is left out.
+    """
+    found = {}
+    for name in files:
+        file = source / name
+        with suppress(FileNotFoundError):
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            found[name] = file.stat().st_mtime_ns, content
+    return found
 
 
 @cache

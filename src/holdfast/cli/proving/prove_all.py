@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import shutil
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.cluster import apache
 from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.lab import background, matrix
 from holdfast.lab.matrix import Row
+from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
 from holdfast.lab.soak.exercised import by_scenario
@@ -21,6 +23,41 @@ SPARK = "pyspark"
 CRASH = "crash.txt"  # in a run's folder
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
+
+
+class CodeChangedError(LabError):
+    """The code was changed while the command ran: what it would show is of neither code."""
+
+
+class Begun:
+    """The code that the command began with, which its verdicts are of, and no other.
+
+    What Python has loaded stays that code. Nodes that are started, and modules that are loaded
+    later, are of what lies on the disk by then: of a run amid a change nobody knows which it was.
+    """
+
+    def __init__(self, directory: Path, runs: Iterable[tuple[str, str]]) -> None:
+        self._directory = directory
+        self._files = {run: files_of(*run) for run in runs}
+        # First of all, so that what is changed from here on is seen.
+        self._written = background.written({f for files in self._files.values() for f in files})
+        self.codes = {run: code_of(*run) for run in self._files}
+
+    def refuse_changed(self, engine: str, scenario: str) -> None:
+        """CodeChangedError: what this run takes was written since. ClusterError: no engine."""
+        files = self._files[engine, scenario]
+        now = background.written(files)
+        changed = [file for file in files if now.get(file) != self._written.get(file)]
+        if not changed and code_of(engine, scenario) != self.codes[engine, scenario]:
+            changed = ["the Apache Kafka"]  # no file of ours, and what else a name is of
+        if changed:
+            others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise CodeChangedError(
+                f"{engine} {scenario}: {changed[0]}{others} was changed while `prove --all` ran, "
+                "so that its verdict would be of neither code, and all stops here. Verdicts of "
+                "before stand for the code that they are of. The same command with --output "
+                f"{shlex.quote(str(self._directory))} goes on with the code that is there now."
+            )
 
 
 def prove_all(
@@ -34,48 +71,59 @@ def prove_all(
     """Run what has not been decided in this folder yet; return all rows, and the page.
 
     The page is written after each run. OSError: it can't be. LabError, ClusterError: there is no
-    such engine, or another one writes into the folder.
+    such engine, another one writes into the folder, or the code was changed meanwhile.
     """
     for engine in engines:
         if engine != EMBEDDED:  # said at once, not when all of ours are done
             apache.find_home(with_zookeeper=engine == OLDER)
     with matrix.held(directory):
         names = list(scenarios(say))
+        planned = {
+            engine: [name for name in names if engine != OLDER or name in WITH_ZOOKEEPER]
+            for engine in engines
+        }
+        begun = Begun(directory, [(engine, name) for engine in planned for name in planned[engine]])
         rows: list[Row] = []
         page = directory / matrix.PAGE
-        for engine in engines:
-            mine = [name for name in names if engine != OLDER or name in WITH_ZOOKEEPER]
-            for place, name in enumerate(mine, start=1):
-                code = code_of(engine, name)
-                row = matrix.row_of(directory, engine, name)
-                head = f"[{engine} {place} of {len(mine)}] {name}"
-                if row is not None and matrix.is_done(row, code, with_controls=control):
-                    say(f"{head}: {row.word} already")
-                else:
-                    say(head)
-                    row = run(directory, engine, name, command=command, control=control, say=say)
-                rows.append(row)
-                page = matrix.write(directory, rows)
+        for (engine, name), code in begun.codes.items():
+            mine = planned[engine]
+            row = matrix.row_of(directory, engine, name)
+            head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
+            if row is not None and matrix.is_done(row, code, with_controls=control):
+                say(f"{head}: {row.word} already")
+            else:
+                say(head)
+                row = run(directory, engine, name, begun, command=command, control=control, say=say)
+            rows.append(row)
+            page = matrix.write(directory, rows)
     return rows, page
+
+
+def files_of(engine: str, scenario: str) -> tuple[str, ...]:
+    """Return the files of ours that a run takes, below src."""
+    paths = by_scenario(scenario)
+    if engine == EMBEDDED:
+        return paths
+    nodes = tuple(f"holdfast/{folder}/" for folder in OURS_ALONE)
+    theirs = ("holdfast/cluster/apache.py", "holdfast/cluster/zookeeper.py")
+    return (*(path for path in paths if not path.startswith(nodes)), *theirs)
 
 
 def code_of(engine: str, scenario: str) -> str:
     """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
-    paths = by_scenario(scenario)
+    code = background.fingerprint(files_of(engine, scenario))
     if engine == EMBEDDED:
-        return background.fingerprint(paths)
-    nodes = tuple(f"holdfast/{folder}/" for folder in OURS_ALONE)
-    theirs = ("holdfast/cluster/apache.py", "holdfast/cluster/zookeeper.py")
-    ours = (*(path for path in paths if not path.startswith(nodes)), *theirs)
+        return code
     found = apache.version(apache.find_home(with_zookeeper=engine == OLDER))
     assert found is not None, "it was found"
-    return f"{background.fingerprint(ours)} of {'.'.join(map(str, found))}"
+    return f"{code} of {'.'.join(map(str, found))}"
 
 
 def run(
     directory: Path,
     engine: str,
     name: str,
+    begun: Begun,
     *,
     command: str,
     control: bool,
@@ -83,19 +131,23 @@ def run(
 ) -> Row:
     """Run one scenario into its folder, in the place of a run that does not count.
 
-    One that crashes is not made, and keeps nobody from the others.
+    One that crashes is not made, and keeps nobody from the others. CodeChangedError: it was of two
+    codes, or would have been; it has no stamp then.
     """
+    begun.refuse_changed(engine, name)
     folder = matrix.folder_of(directory, engine, name)
     if folder.exists():
         shutil.rmtree(folder)
-    code = code_of(engine, name)
     try:
         scenario = load_scenario(name)
         parameters = scenario.with_flags({"engine": engine})
         prove(scenario, parameters, folder, command=command, control=control, say=say)
-        if code_of(engine, name) == code:
-            matrix.stamp(folder, code, with_controls=control)
+        begun.refuse_changed(engine, name)
+        matrix.stamp(folder, begun.codes[engine, name], with_controls=control)
+    except CodeChangedError:
+        raise
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is kept, and others go on
+        begun.refuse_changed(engine, name)  # halves of two codes crash, and that says nothing
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
         why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
