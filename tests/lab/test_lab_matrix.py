@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from holdfast.cli.proving import prove_all
-from holdfast.cluster import ClusterError, apache
+from holdfast.cluster import ClusterError, LocalCluster, apache
+from holdfast.cluster.network import possible
+from holdfast.cluster.network.possible import Possibility
+from holdfast.cluster.plan import NAMESPACES, PROXIES
 from holdfast.lab import background, matrix
 from holdfast.lab.background import fingerprint
 from holdfast.lab.journal import Exit
@@ -23,9 +30,23 @@ from holdfast.lab.parameters import LabError
 from holdfast.lab.soak.exercised import by_scenario
 
 CODE = "0123456789abcdef"
+GROUNDS = matrix.Grounds(
+    network=None,
+    engine_version=None,
+    python="3.11.9",
+    confluent_kafka="2.16.1",
+    librdkafka="2.16.0",
+)
 
 
-def verdict(directory: Path, engine: str, scenario: str, exit_: Exit, **changes: Any) -> None:
+def verdict(
+    directory: Path,
+    engine: str,
+    scenario: str,
+    exit_: Exit,
+    grounds: matrix.Grounds = GROUNDS,
+    **changes: Any,
+) -> None:
     part = {
         "control": False,
         "share_acknowledged": 0.98,
@@ -44,14 +65,20 @@ def verdict(directory: Path, engine: str, scenario: str, exit_: Exit, **changes:
         **changes,
     }
     folder = matrix.folder_of(directory, engine, scenario)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "verdict.json").write_text(json.dumps(values))
     (folder / "report.html").touch()
-    matrix.stamp(folder, CODE, with_controls=True)
+    matrix.stamp(folder, CODE, grounds, with_controls=True)
 
 
-def is_done(row: matrix.Row | None, code: str = CODE, *, with_controls: bool = True) -> bool:
-    return matrix.is_done(row, code, with_controls=with_controls)
+def is_done(
+    row: matrix.Row | None,
+    code: str = CODE,
+    *,
+    network: str | None = NAMESPACES,
+    with_controls: bool = True,
+) -> bool:
+    return matrix.is_done(row, code, network=network, with_controls=with_controls)
 
 
 def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
@@ -107,12 +134,94 @@ def test_a_verdict_holds_for_one_code_and_for_what_was_asked(tmp_path: Path) -> 
     assert is_done(row)
     assert not is_done(row, "another code")
     folder = matrix.folder_of(tmp_path, "embedded", "rack-loss")
-    matrix.stamp(folder, CODE, with_controls=False)
+    matrix.stamp(folder, CODE, GROUNDS, with_controls=False)
     alone = matrix.row_of(tmp_path, "embedded", "rack-loss")
     assert not is_done(alone)
     assert is_done(alone, with_controls=False)
     (folder / matrix.STAMP).unlink()
     assert not is_done(matrix.row_of(tmp_path, "embedded", "rack-loss"))
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "done"),
+    [
+        (None, NAMESPACES, True),
+        (NAMESPACES, NAMESPACES, True),
+        (PROXIES, NAMESPACES, False),
+        (PROXIES, PROXIES, True),
+        (NAMESPACES, PROXIES, True),  # which show all that proxies do, and more
+    ],
+)
+def test_what_proxies_have_shown_is_no_verdict_by_namespaces(
+    tmp_path: Path, made: str | None, now: str, done: bool
+) -> None:
+    verdict(tmp_path, "embedded", "split-brain", Exit.KEPT, replace(GROUNDS, network=made))
+    row = matrix.row_of(tmp_path, "embedded", "split-brain")
+    assert is_done(row, network=now) is done
+
+
+def test_a_stamp_of_before_that_does_not_say_on_what_it_rests_does_not_count(
+    tmp_path: Path,
+) -> None:
+    verdict(tmp_path, "embedded", "split-brain", Exit.KEPT)
+    stamp = matrix.folder_of(tmp_path, "embedded", "split-brain") / matrix.STAMP
+    stamp.write_text(json.dumps({"code": CODE, "controls": True}))
+    assert not is_done(matrix.row_of(tmp_path, "embedded", "split-brain"))
+
+
+def page_of(directory: Path, runs: dict[tuple[str, str], matrix.Grounds]) -> str:
+    """Return the page of these runs and of one that crashed, without its tags."""
+    for (engine, name), grounds in runs.items():
+        verdict(directory, engine, name, Exit.KEPT, grounds)
+    found = [matrix.row_of(directory, engine, name) for engine, name in runs]
+    rows = [row for row in found if row is not None]
+    rows.append(matrix.not_made(directory, "embedded", "retention", "It crashed."))
+    page = matrix.write(directory, rows).read_text()
+    return re.sub("<[^>]*>", "|", page[page.index("<main>") :])
+
+
+def test_the_page_says_once_what_all_rest_on(tmp_path: Path) -> None:
+    theirs = replace(GROUNDS, engine_version="4.3.1")
+    page = page_of(
+        tmp_path,
+        {
+            ("embedded", "rack-loss"): GROUNDS,
+            ("embedded", "split-brain"): replace(GROUNDS, network=NAMESPACES),
+            ("apache", "rack-loss"): theirs,
+            ("apache", "split-brain"): replace(theirs, network=NAMESPACES),
+        },
+    )
+    assert (
+        "Made with Python 3.11.9, librdkafka 2.16.0 (confluent-kafka 2.16.1), "
+        "links broken in network namespaces." in page
+    )
+    assert "|apache |4.3.1|" in page
+    assert page.count("Python") == page.count("namespaces") == page.count("4.3.1") == 1
+    assert "made with" not in page
+    rows = json.loads((tmp_path / matrix.MATRIX).read_bytes())
+    assert rows[3]["grounds"] == {
+        "network": "namespaces",
+        "engine_version": "4.3.1",
+        "python": "3.11.9",
+        "confluent_kafka": "2.16.1",
+        "librdkafka": "2.16.0",
+    }
+
+
+def test_the_page_says_of_each_row_in_what_they_are_apart(tmp_path: Path) -> None:
+    page = page_of(
+        tmp_path,
+        {
+            ("embedded", "rack-loss"): replace(GROUNDS, python="3.12.1"),
+            ("embedded", "split-brain"): replace(GROUNDS, network=NAMESPACES),
+            ("embedded", "three-zones"): replace(GROUNDS, network=PROXIES),
+        },
+    )
+    assert "|Made with librdkafka 2.16.0 (confluent-kafka 2.16.1).|" in page
+    assert "|made with|" in page
+    assert "|Python 3.12.1|" in page
+    assert "|Python 3.11.9, links broken in network namespaces|" in page
+    assert "|Python 3.11.9, links broken by proxies|" in page
 
 
 def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
@@ -135,12 +244,13 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(scenario.name)
         if scenario.name == "retention":
             raise ZeroDivisionError("a slip in its steps")
-        verdict(folder.parent.parent, "embedded", scenario.name, Exit.KEPT)
+        verdict(folder.parent.parent, folder.parent.name, scenario.name, Exit.KEPT)
         (folder / matrix.STAMP).unlink()  # it is not the run that gives it
 
     monkeypatch.setattr(prove_all, "prove", prove)
     monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"code of {name}")
     monkeypatch.setattr(prove_all, "files_of", lambda _engine, _name: ())
+    monkeypatch.setattr(possible, "look", lambda: Possibility(NAMESPACES))
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "retention", "split-brain"])
     return made
 
@@ -158,6 +268,7 @@ def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
 ) -> None:
     found: list[bool] = []
     monkeypatch.setattr(apache, "find_home", lambda *, with_zookeeper: found.append(with_zookeeper))
+    monkeypatch.setattr(apache, "version", lambda _home: (3, 9, 1))
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "controller-down"])
     said: list[str] = []
     rows, _ = prove_all.prove_all(
@@ -165,7 +276,9 @@ def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
     )
     assert proofs == [row.scenario for row in rows] == ["controller-down"]
     assert said[0] == "[apache-3.9 1 of 1] controller-down"
-    assert found == [True]
+    assert set(found) == {True}
+    assert rows[0].grounds is not None
+    assert rows[0].grounds.engine_version == "3.9.1"
 
 
 def test_all_goes_on_where_it_ended_and_over_what_crashes(
@@ -187,6 +300,35 @@ def test_all_goes_on_where_it_ended_and_over_what_crashes(
     monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"another code of {name}")
     all_of(tmp_path, said)
     assert proofs == ["rack-loss", "retention", "split-brain"]
+
+
+def test_a_run_s_own_clusters_say_how_its_links_were_broken(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: proxies that came into a run are written down, and end it where namespaces can be had.
+
+    Method: of two clusters of a run one has namespaces, the other one proxies; no node is started.
+    """
+    proven = vars(prove_all)["prove"]
+
+    def apart(scenario: Any, parameters: Any, folder: Path, **options: Any) -> None:
+        for part, how in {"main": NAMESPACES, "control": PROXIES}.items():
+            cluster = folder / part / "cluster"
+            LocalCluster.create(cluster, brokers=1, network=Possibility(how), port=0)
+        proven(scenario, parameters, folder, **options)
+
+    monkeypatch.setattr(prove_all, "prove", apart)
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["split-brain"])
+    (row,) = all_of(tmp_path, [])
+    assert row.grounds is not None
+    assert row.grounds.network == PROXIES
+    assert row.grounds.python == platform.python_version()
+    assert row.grounds.librdkafka == confluent_kafka.libversion()[0]
+    all_of(tmp_path, [])
+    assert proofs == ["split-brain"] * 2
+    monkeypatch.setattr(possible, "look", lambda: Possibility(PROXIES, "Denied."))
+    all_of(tmp_path, [])
+    assert proofs == ["split-brain"] * 2
 
 
 def test_without_an_apache_kafka_that_is_said_before_anything_is_run(

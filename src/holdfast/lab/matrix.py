@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.plan import NAMESPACES, PROXIES
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.parameters import LabError
@@ -22,7 +23,27 @@ from holdfast.lab.report.scales import duration
 
 MATRIX, PAGE = "matrix.json", "matrix.html"
 LOCK = ".lock"
-STAMP = "code.json"  # in a run's folder, written last: which code it holds for
+STAMP = "code.json"  # in a run's folder, written last: which code it holds for, and with what
+_LINKS = {NAMESPACES: "links broken in network namespaces", PROXIES: "links broken by proxies"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What a verdict rests on beside the code: versions, and how links were broken."""
+
+    network: str | None  # by namespaces or by proxies, which show less; None: it broke no links
+    engine_version: str | None  # of an Apache Kafka
+    python: str
+    confluent_kafka: str
+    librdkafka: str
+
+    def words(self) -> dict[str, str]:
+        """Return what the page says of each, but for the engine."""
+        said = {
+            "python": f"Python {self.python}",
+            "clients": f"librdkafka {self.librdkafka} (confluent-kafka {self.confluent_kafka})",
+        }
+        return said if self.network is None else {**said, "links": _LINKS[self.network]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +61,7 @@ class Row:
     controls_failed_by: str  # by what each control failed, as it must
     folder: str  # of the run, from the page
     code: str | None  # that its verdict is of; None: nobody knows, or it was changed meanwhile
+    grounds: Grounds | None  # what else it rests on; None as above
     with_controls: bool  # whether what must fail was run as well
     has_report: bool
 
@@ -68,25 +90,26 @@ def held(directory: Path) -> Iterator[None]:
         yield
 
 
-def stamp(folder: Path, code: str, *, with_controls: bool) -> None:
-    """Say which code the verdict in a run's folder is of. OSError."""
-    text = json.dumps({"code": code, "controls": with_controls}) + "\n"
-    (folder / STAMP).write_text(text, encoding="utf-8")
+def stamp(folder: Path, code: str, grounds: Grounds, *, with_controls: bool) -> None:
+    """Say which code the verdict in a run's folder is of, and what else it rests on. OSError."""
+    values = {"code": code, "controls": with_controls, **asdict(grounds)}
+    (folder / STAMP).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
 
-def _stamped(folder: Path) -> tuple[str | None, bool]:
-    """Return the code that a verdict is of, and whether with controls."""
+def _stamped(folder: Path) -> tuple[str | None, Grounds | None, bool]:
+    """Return the code that a verdict is of, what else it rests on, and whether with controls."""
     try:
         values = json.loads((folder / STAMP).read_bytes())
-        return str(values["code"]), bool(values["controls"])
+        grounds = Grounds(**{each.name: values[each.name] for each in fields(Grounds)})
+        return str(values["code"]), grounds, bool(values["controls"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None, False
+        return None, None, False
 
 
 def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
     """Return what a run has come to; None: there is none that has ended."""
     folder = folder_of(directory, engine, scenario)
-    code, with_controls = _stamped(folder)
+    code, grounds, with_controls = _stamped(folder)
     try:
         values = json.loads((folder / VERDICT).read_bytes())
         proofs = [part for part in values["parts"] if not part["control"]]
@@ -103,6 +126,7 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
             controls_failed_by="; ".join(map(_failure, controls)),
             folder=str(folder.relative_to(directory)),
             code=code,
+            grounds=grounds,
             with_controls=with_controls,
             has_report=(folder / "report.html").exists(),
         )
@@ -124,21 +148,26 @@ def not_made(directory: Path, engine: str, scenario: str, why: str) -> Row:
         controls_failed_by="",
         folder=str(folder_of(directory, engine, scenario).relative_to(directory)),
         code=None,
+        grounds=None,
         with_controls=False,
         has_report=False,
     )
 
 
-def is_done(row: Row | None, code: str, *, with_controls: bool) -> bool:
+def is_done(row: Row | None, code: str, *, network: str | None, with_controls: bool) -> bool:
     """Say whether a run need not be made again: it was decided, of this code, with what is asked.
 
-    A verdict holds for one code: of another one it says nothing.
+    A verdict holds for one code: of another one it says nothing. `network`: how links would be
+    broken now; where that is by namespaces, what proxies have shown is not enough. Versions are
+    told, and end nothing.
     """
     return (
         row is not None
         and Exit(row.exit) is not Exit.NOT_MADE
         and row.code == code
         and (row.with_controls or not with_controls)
+        and row.grounds is not None
+        and (row.grounds.network != PROXIES or network == PROXIES)
     )
 
 
@@ -167,12 +196,35 @@ def render(rows: Sequence[Row]) -> str:
     differ = [
         name for name, cells in lines if len({cell.word for cell in cells if cell is not None}) > 1
     ]
+    said = [row.grounds.words() for row in rows if row.grounds is not None]
+    common = dict(_agreed(said))
     page: str = (
         templates()
         .get_template("matrix.html")
-        .render(engines=engines, lines=lines, differ=differ, shown=_shown, share=_share)
+        .render(
+            engines={engine: _versions(engine, rows) for engine in engines},
+            lines=lines,
+            differ=differ,
+            common=[*common.values()],
+            apart={kind for each in said for kind in each} - common.keys(),
+            shown=_shown,
+            share=_share,
+        )
     )
     return page
+
+
+def _agreed(said: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield what is the same wherever it is said."""
+    for kind in dict.fromkeys(kind for each in said for kind in each):
+        words = {each[kind] for each in said if kind in each}
+        if len(words) == 1:
+            yield kind, words.pop()
+
+
+def _versions(engine: str, rows: Iterable[Row]) -> str:
+    found = {row.grounds.engine_version for row in rows if row.engine == engine and row.grounds}
+    return ", ".join(sorted(version for version in found if version is not None))
 
 
 def _shown(ms: float | None) -> str:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
 import shlex
 import shutil
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from holdfast.cluster import apache
+import confluent_kafka
+
+from holdfast.cluster import apache, layout
 from holdfast.cluster.layout import EMBEDDED, OLDER
+from holdfast.cluster.network import possible
+from holdfast.cluster.plan import PROXIES
 from holdfast.lab import background, matrix
-from holdfast.lab.matrix import Row
+from holdfast.lab.matrix import Grounds, Row
 from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import prove
-from holdfast.lab.scenario import PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
+from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
@@ -42,6 +47,7 @@ class Begun:
         # First of all, so that what is changed from here on is seen.
         self._written = background.written({f for files in self._files.values() for f in files})
         self.codes = {run: code_of(*run) for run in self._files}
+        self.versions = {engine: version_of(engine) for engine, _ in self._files}
 
     def refuse_changed(self, engine: str, scenario: str) -> None:
         """CodeChangedError: what this run takes was written since. ClusterError: no engine."""
@@ -83,13 +89,17 @@ def prove_all(
             for engine in engines
         }
         begun = Begun(directory, [(engine, name) for engine in planned for name in planned[engine]])
+        breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
+        network = possible.look().how if breaks_links else None
         rows: list[Row] = []
         page = directory / matrix.PAGE
         for (engine, name), code in begun.codes.items():
             mine = planned[engine]
             row = matrix.row_of(directory, engine, name)
             head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
-            if row is not None and matrix.is_done(row, code, with_controls=control):
+            if row is not None and matrix.is_done(
+                row, code, network=network, with_controls=control
+            ):
                 say(f"{head}: {row.word} already")
             else:
                 say(head)
@@ -111,12 +121,34 @@ def files_of(engine: str, scenario: str) -> tuple[str, ...]:
 
 def code_of(engine: str, scenario: str) -> str:
     """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
-    code = background.fingerprint(files_of(engine, scenario))
+    code, version = background.fingerprint(files_of(engine, scenario)), version_of(engine)
+    return code if version is None else f"{code} of {version}"
+
+
+def version_of(engine: str) -> str | None:
+    """Return which Apache Kafka an engine is; None: it is ours. ClusterError: there is none."""
     if engine == EMBEDDED:
-        return code
+        return None
     found = apache.version(apache.find_home(with_zookeeper=engine == OLDER))
     assert found is not None, "it was found"
-    return f"{code} of {'.'.join(map(str, found))}"
+    return ".".join(map(str, found))
+
+
+def grounds_of(folder: Path, engine_version: str | None) -> Grounds:
+    """Return what the verdict of a run rests on beside the code. ClusterError: nobody can say.
+
+    How links were broken is said by the clusters that it made, not by what could be had before. One
+    part by proxies makes all of it one by proxies.
+    """
+    clusters = folder.glob(f"*/cluster/{layout.DESCRIPTION}")
+    networks = {layout.read(file.parent).network for file in clusters} - {None}
+    return Grounds(
+        network=PROXIES if PROXIES in networks else next(iter(networks), None),
+        engine_version=engine_version,
+        python=platform.python_version(),
+        confluent_kafka=confluent_kafka.__version__,
+        librdkafka=confluent_kafka.libversion()[0],
+    )
 
 
 def run(
@@ -143,7 +175,8 @@ def run(
         parameters = scenario.with_flags({"engine": engine})
         prove(scenario, parameters, folder, command=command, control=control, say=say)
         begun.refuse_changed(engine, name)
-        matrix.stamp(folder, begun.codes[engine, name], with_controls=control)
+        grounds = grounds_of(folder, begun.versions[engine])
+        matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)
     except CodeChangedError:
         raise
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is kept, and others go on
