@@ -235,6 +235,54 @@ def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("thesis.tex", "Years of work"),
+        ("embedded/rack-loss/notes.txt", "of somebody"),
+        ("matrix.json", "[[1, 0], [0, 1]]"),
+        ("matrix.json", '{"title": "a film"}'),
+        ("matrix.json", "["),
+    ],
+)
+def test_somebody_s_files_are_not_written_among(
+    tmp_path: Path, proofs: list[str], name: str, text: str
+) -> None:
+    file = tmp_path / "theirs" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    before = sorted((tmp_path / "theirs").rglob("*"))
+    with pytest.raises(LabError, match="Name a new or an empty folder by --output"):
+        all_of(tmp_path / "theirs", [])
+    assert sorted((tmp_path / "theirs").rglob("*")) == before
+    assert file.read_text() == text
+    assert proofs == []
+
+
+def test_a_folder_is_known_again_however_early_it_was_left(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: interrupted before the first run, and amid it, whose files lie there then."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    def amid(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> None:
+        folder.mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prove_all, "code_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            all_of(tmp_path, [])
+    with monkeypatch.context() as patched:
+        patched.setattr(prove_all, "prove", amid)
+        with pytest.raises(KeyboardInterrupt):
+            all_of(tmp_path, [])
+    all_of(tmp_path, [])
+    assert proofs == ["rack-loss", "retention", "split-brain"]
+
+
 @pytest.fixture
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three scenarios of which the second crashes; which of them were run. No cluster is made."""

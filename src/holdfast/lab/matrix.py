@@ -77,7 +77,11 @@ def folder_of(directory: Path, engine: str, scenario: str) -> Path:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the folder: two at once would remove each other's runs. LabError: another one does."""
+    """Hold the folder: two at once would remove each other's runs. LabError: another one does.
+
+    LabError also where it holds somebody's files: runs that do not count are removed in it.
+    """
+    _refuse_strange(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("w") as file:
         try:
@@ -88,6 +92,24 @@ def held(directory: Path) -> Iterator[None]:
                 "folder by --output."
             ) from None
         yield
+
+
+def _refuse_strange(directory: Path) -> None:
+    """LabError: there are files in the folder, and no matrix of ours says what they are."""
+    others = {path.name for path in directory.iterdir()} if directory.exists() else set()
+    if others <= {LOCK, f".{MATRIX}", f".{PAGE}"}:  # stopped before it had written anything
+        return
+    try:
+        rows = json.loads((directory / MATRIX).read_bytes())
+        if all({"scenario", "engine", "exit", "verdict"} <= row.keys() for row in rows):
+            return
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass
+    raise LabError(
+        f"{directory} is not empty, and has no {MATRIX} that `prove --all` has written: it would "
+        "write and remove among what is somebody's. Name a new or an empty folder by --output, or "
+        "one that it has written to; or empty this one."
+    )
 
 
 def stamp(folder: Path, code: str, grounds: Grounds, *, with_controls: bool) -> None:

@@ -92,7 +92,7 @@ def prove_all(
         breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
         network = possible.look().how if breaks_links else None
         rows: list[Row] = []
-        page = directory / matrix.PAGE
+        page = matrix.write(directory, rows)  # from here on the folder is known for its own
         for (engine, name), code in begun.codes.items():
             mine = planned[engine]
             row = matrix.row_of(directory, engine, name)
