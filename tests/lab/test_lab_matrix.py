@@ -118,7 +118,7 @@ def test_the_page_has_both_engines_and_names_where_they_differ(tmp_path: Path) -
         for name in ("rack-loss", "retention")
         if (row := matrix.row_of(tmp_path, engine, name)) is not None
     ]
-    page = matrix.write(tmp_path, rows).read_text()
+    page = matrix.write(tmp_path, rows, {"embedded": 2, "apache": 2}).read_text()
     assert "Engines differ</b><span>rack-loss</span>" in page
     assert page.count('href="apache/rack-loss/report.html"') == 1
     assert "<h2>embedded</h2>" in page
@@ -176,7 +176,7 @@ def page_of(directory: Path, runs: dict[tuple[str, str], matrix.Grounds]) -> str
     found = [matrix.row_of(directory, engine, name) for engine, name in runs]
     rows = [row for row in found if row is not None]
     rows.append(matrix.not_made(directory, "embedded", "retention", "It crashed."))
-    page = matrix.write(directory, rows).read_text()
+    page = matrix.write(directory, rows, {}).read_text()
     return re.sub("<[^>]*>", "|", page[page.index("<main>") :])
 
 
@@ -224,6 +224,28 @@ def test_the_page_says_of_each_row_in_what_they_are_apart(tmp_path: Path) -> Non
     assert "|Python 3.11.9, links broken by proxies|" in page
 
 
+@pytest.mark.parametrize(
+    ("embedded", "theirs", "said"),
+    [
+        (0, 0, "So far: 0 of 3 on embedded; apache not begun."),
+        (2, 0, "So far: 2 of 3 on embedded; apache not begun."),
+        (3, 0, "So far: 3 of 3 on embedded; 0 of 2 on apache."),
+        (1, 2, "So far: 1 of 3 on embedded; 2 of 2 on apache."),
+        (3, 2, ""),
+    ],
+)
+def test_a_page_says_how_far_it_is_until_it_is_whole(
+    tmp_path: Path, embedded: int, theirs: int, said: str
+) -> None:
+    """A row that was not made is one: nothing comes of this scenario any more."""
+    names = ["rack-loss", "retention", "split-brain"]
+    rows = [matrix.not_made(tmp_path, "embedded", name, "") for name in names[:embedded]]
+    rows += [matrix.not_made(tmp_path, "apache", name, "") for name in names[:theirs]]
+    page = matrix.write(tmp_path, rows, {"embedded": 3, "apache": 2}).read_text()
+    assert said in page
+    assert ("So far" in page) == bool(said)
+
+
 def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
     with (
         matrix.held(tmp_path),
@@ -243,6 +265,7 @@ def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
         ("matrix.json", "[[1, 0], [0, 1]]"),
         ("matrix.json", '{"title": "a film"}'),
         ("matrix.json", "["),
+        ("matrix.json", "{}"),
     ],
 )
 def test_somebody_s_files_are_not_written_among(
@@ -348,6 +371,36 @@ def test_all_goes_on_where_it_ended_and_over_what_crashes(
     monkeypatch.setattr(prove_all, "code_of", lambda _engine, name: f"another code of {name}")
     all_of(tmp_path, said)
     assert proofs == ["rack-loss", "retention", "split-brain"]
+
+
+def test_all_says_how_far_it_is_after_each_run(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: who looks meanwhile sees what there is, what was decided before included.
+
+    Method: the last of three was decided before; the page as it is when each of the others begins.
+    """
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["split-brain"])
+    all_of(tmp_path, [])
+    names = ["rack-loss", "one-broker-down", "split-brain"]
+    monkeypatch.setattr(prove_all, "SCENARIOS", names)
+    pages: list[str] = []
+    proven = vars(prove_all)["prove"]
+
+    def looked_at(*told: Any, **options: Any) -> None:
+        pages.append((tmp_path / matrix.PAGE).read_text())
+        proven(*told, **options)
+
+    monkeypatch.setattr(prove_all, "prove", looked_at)
+    all_of(tmp_path, [])
+    assert proofs == ["split-brain", "rack-loss", "one-broker-down"]
+    assert ["So far: 1 of 3 on embedded." in page for page in pages] == [True, False]
+    assert "So far: 2 of 3 on embedded." in pages[1]
+    assert all('href="embedded/split-brain/report.html"' in page for page in pages)
+    whole = (tmp_path / matrix.PAGE).read_text()
+    assert "So far" not in whole
+    places = [whole.index(f'href="embedded/{name}/') for name in names]
+    assert places == sorted(places)
 
 
 def test_a_run_s_own_clusters_say_how_its_links_were_broken(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -101,9 +102,10 @@ def _refuse_strange(directory: Path) -> None:
         return
     try:
         rows = json.loads((directory / MATRIX).read_bytes())
-        if all({"scenario", "engine", "exit", "verdict"} <= row.keys() for row in rows):
+        ours = {"scenario", "engine", "exit", "verdict"}
+        if isinstance(rows, list) and all(ours <= row.keys() for row in rows):
             return
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         pass
     raise LabError(
         f"{directory} is not empty, and has no {MATRIX} that `prove --all` has written: it would "
@@ -199,18 +201,21 @@ def worst(rows: Iterable[Row]) -> Exit:
     return next((e for e in (Exit.BROKEN, Exit.NOT_MADE) if e in exits), Exit.KEPT)
 
 
-def write(directory: Path, rows: Sequence[Row]) -> Path:
-    """Write the matrix as data and as a page; return the page. OSError."""
+def write(directory: Path, rows: Sequence[Row], planned: Mapping[str, int]) -> Path:
+    """Write the matrix as data and as a page; return the page. OSError.
+
+    `planned`: how many scenarios each engine is to have, in their order.
+    """
     text = json.dumps([asdict(row) for row in rows], indent=2) + "\n"
-    for name, content in ((MATRIX, text), (PAGE, render(rows))):
+    for name, content in ((MATRIX, text), (PAGE, render(rows, planned))):
         whole = directory / f".{name}"  # who looks meanwhile sees the one before
         whole.write_text(content, encoding="utf-8")
         whole.replace(directory / name)
     return directory / PAGE
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Return the page: a row a scenario, and beside each other what the engines made of it."""
+def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
+    """Return the page: for each engine a row a scenario; and how far it is, until it is whole."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     scenarios = list(dict.fromkeys(row.scenario for row in rows))
     found = {(row.scenario, row.engine): row for row in rows}
@@ -227,6 +232,7 @@ def render(rows: Sequence[Row]) -> str:
             engines={engine: _versions(engine, rows) for engine in engines},
             lines=lines,
             differ=differ,
+            so_far=_so_far(rows, planned),
             common=[*common.values()],
             apart={kind for each in said for kind in each} - common.keys(),
             shown=_shown,
@@ -234,6 +240,20 @@ def render(rows: Sequence[Row]) -> str:
         )
     )
     return page
+
+
+def _so_far(rows: Iterable[Row], planned: Mapping[str, int]) -> str:
+    """Return how many rows there are on each engine of how many; nothing, if these are all."""
+    made = Counter(row.engine for row in rows)
+    unfinished = [engine for engine, count in planned.items() if made[engine] < count]
+    if not unfinished:
+        return ""
+    return "; ".join(
+        f"{made[engine]} of {count} on {engine}"
+        if made[engine] or engine == unfinished[0]  # one after the other: this one is at work
+        else f"{engine} not begun"
+        for engine, count in planned.items()
+    )
 
 
 def _agreed(said: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:

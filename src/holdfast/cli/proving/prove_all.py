@@ -91,22 +91,30 @@ def prove_all(
         begun = Begun(directory, [(engine, name) for engine in planned for name in planned[engine]])
         breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
         network = possible.look().how if breaks_links else None
-        rows: list[Row] = []
-        page = matrix.write(directory, rows)  # from here on the folder is known for its own
+        counts = {engine: len(mine) for engine, mine in planned.items()}
+        done: dict[tuple[str, str], Row] = {}
         for (engine, name), code in begun.codes.items():
-            mine = planned[engine]
             row = matrix.row_of(directory, engine, name)
+            if row and matrix.is_done(row, code, network=network, with_controls=control):
+                done[engine, name] = row
+
+        def write() -> tuple[list[Row], Path]:
+            rows = [done[run] for run in begun.codes if run in done]
+            return rows, matrix.write(directory, rows, counts)
+
+        written = write()  # from here on the folder is known for its own
+        for engine, name in begun.codes:
+            mine = planned[engine]
             head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
-            if row is not None and matrix.is_done(
-                row, code, network=network, with_controls=control
-            ):
-                say(f"{head}: {row.word} already")
-            else:
-                say(head)
-                row = run(directory, engine, name, begun, command=command, control=control, say=say)
-            rows.append(row)
-            page = matrix.write(directory, rows)
-    return rows, page
+            if (engine, name) in done:
+                say(f"{head}: {done[engine, name].word} already")
+                continue
+            say(head)
+            done[engine, name] = run(
+                directory, engine, name, begun, command=command, control=control, say=say
+            )
+            written = write()
+    return written
 
 
 def files_of(engine: str, scenario: str) -> tuple[str, ...]:
