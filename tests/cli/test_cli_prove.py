@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.cli.proving import prove_all
 from holdfast.lab import scenarios
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import KEPT_MAX, VERDICT
 from holdfast.lab.outcome import Outcome
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.scenario import DRAWN, IDLE, SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 FOLDER = Path(scenarios.__file__).parent
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "fault-tolerance.md"
 # How steps use a parameter. A rate is a producer's that has none of its own, and `start_clients`
 # and its like start one, too; and `finish` leaves a group in peace for as long as a steady
 # stretch lasts.
@@ -72,6 +74,23 @@ def test_the_list_goes_alone(run: Run) -> None:
     rows = json.loads(run("prove", "--list", "--json").output)
     assert [row["name"] for row in rows] == [*SCENARIOS, *DRAWN]
     assert all(row["summary"] for row in rows)
+
+
+def test_the_tutorial_names_the_folder_to_remove_to_begin_all_anew(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: it is the one that `--all` goes on from. Method: which one that is; nothing is run."""
+
+    def refuse(directory: Path, *_: Any, **__: Any) -> None:
+        raise LabError(f"It would be in {directory}.")
+
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(prove_all, "prove_all", refuse)
+    (named,) = re.findall(r"`~/(.*?)`", TUTORIAL.read_text().partition("## Clean up")[2])
+    outcome = run("prove", "--all")
+    assert (outcome.status, outcome.output) == (2, "")
+    assert f"It would be in /home/somebody/{named}." in outcome.errors
 
 
 def test_a_folder_that_no_proof_can_be_written_to_is_refused_first(

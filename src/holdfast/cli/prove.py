@@ -122,7 +122,7 @@ def prove(
         typer.Option(
             "--all",
             help="Every scenario, one page of all; in a folder with --output it goes on where it "
-            "ended. --engine takes several, joined by commas.",
+            "ended: remove that folder to begin anew. --engine takes several, joined by commas.",
         ),
     ] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Name the scenarios.")] = False,
