@@ -273,6 +273,26 @@ def test_only_a_certain_refusal_takes_the_excuse_back(
     assert [type(event) for event in written.events()] == kinds
 
 
+def test_nothing_goes_of_a_topic_that_nobody_has_let_go(tmp_path: Path) -> None:
+    """Goal: what a default lets go in a week is there in a run of minutes."""
+    written = Written(tmp_path, min_insync_replicas="2")
+    for topic in ("kept", "aged", "compacted", "deleted", "altered"):
+        configs = {"aged": {"retention.ms": "5"}, "compacted": {"cleanup.policy": "compact"}}
+        written.allowed.expect(topic, 1, configs.get(topic, {"min.insync.replicas": "2"}))
+    assert written.allowed.keeps_all("deleted")
+    written.allowed.delete("deleted", 0, 3)
+    written.allowed.change("altered", {"retention.bytes": "5"})
+    written.allowed.change("altered", {"retention.bytes": "-1"})  # what has gone stays so
+    kept = [t for t in ("kept", "aged", "compacted", "deleted", "altered")
+            if written.allowed.keeps_all(t)]  # fmt: skip
+    assert kept == ["kept"]
+    written.close()
+    written = Written(tmp_path, log_retention_hours="1")
+    written.allowed.expect("kept", 1, {})
+    assert not written.allowed.keeps_all("kept")
+    written.close()
+
+
 def directory_with(root: Path, **segments: bytes) -> Path:
     directory = root / "foo-0"
     directory.mkdir()

@@ -17,10 +17,19 @@ import pytest
 from holdfast.clients.replica_files import StoredReplica, stored_replica
 from holdfast.clients.workload.payload import digest_of, value_for
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Event, Replica, ReplicaBatch, ReplicaRecord, read_events
+from holdfast.judge.history import (
+    Acknowledged,
+    Event,
+    Replica,
+    ReplicaBatch,
+    ReplicaRecord,
+    Unknown,
+    read_events,
+)
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 from holdfast.lab.steps import closing
+from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, assign, build_batch
 
 
@@ -36,15 +45,25 @@ class End:
     def __init__(self, folder: Path) -> None:
         self.folder = self.history = folder
         self.topic = "t"
-        self.ends_told = None
+        self.ends_told: Callable[[str], dict[int, int]] | None = None
+        self.while_reading: Callable[[], object] = lambda: None
+        self.killed = 0
+        self.seen: list[str] = []  # in failed checks
+        self.ended = set[int]()
         self.failed: list[str] = []
         self.reader_fails = False
+        self.read = HistoryTail(folder / "nowhere")
         self.waits = 0  # in vain
         self.while_waiting: Callable[[], object] = lambda: None
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {0: (1, 0)}}
         self.compacted = False
-        self.allowed = SimpleNamespace(compacts=lambda _topic: self.compacted)
+        self.keeps_all = True
+        self.allowed = SimpleNamespace(
+            compacts=lambda _topic: self.compacted, keeps_all=lambda _topic: self.keeps_all
+        )
         self.cluster = SimpleNamespace(
+            nodes=(),
+            broker_ids=(0, 1),
             partitions=lambda _topic: {0: SimpleNamespace(replicas=[0, 1])},
             node=lambda node: SimpleNamespace(config_file=str(folder / f"{node}.properties")),
         )
@@ -73,23 +92,28 @@ class End:
         self.while_waiting()
         return condition()
 
-    def check(self, name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+    def check(self, name: str, _expected: str, seen: str, *, kept: bool, **_: bool) -> bool:
         if not kept:
+            self.seen.append(seen)
             self.failed.append(name)
         return kept
 
     def stop_workers(self) -> None:
         pass
 
+    def kill_workers(self) -> None:
+        self.killed += 1
+
     def note(self, _text: str) -> None:
         pass
 
     def start_reader(self, _name: str, **_settings: object) -> Any:
         def wait(_seconds: float) -> None:
+            self.while_reading()
             if self.reader_fails:
                 raise LabError("it ended with 1")
 
-        return SimpleNamespace(wait=wait)
+        return SimpleNamespace(wait=wait, tail=self.read)
 
     @property
     def as_run(self) -> Run:
@@ -155,6 +179,93 @@ def test_a_final_read_without_an_end_decides_nothing(end: End) -> None:
     with pytest.raises(LabError, match=r"P0 of t to its end.*it ended with 1"):
         closing.final_read(end.as_run, "t", {0: 3})
     assert end.failed == []
+
+
+def test_a_final_read_that_is_given_nothing_for_long_is_a_failed_check(
+    end: End, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a high watermark that never comes to where the replicas end is no slow machine.
+
+    Method: the clock goes on while the read waits, and its history does or does not.
+    """
+    now_s = 1000.0
+    monkeypatch.setattr("holdfast.lab.steps.closing.time.monotonic", lambda: now_s)
+    end.reader_fails = True
+
+    def read(latest_s: float) -> None:
+        def wait() -> None:
+            nonlocal now_s
+            end.read.latest_ms = latest_s * 1000
+            now_s = 1060.0
+
+        nonlocal now_s
+        now_s, end.while_reading = 1000.0, wait
+        with pytest.raises(LabError, match="to its end"):
+            closing.final_read(end.as_run, "t", {0: 3})
+
+    read(1050.0)
+    assert end.failed == []
+    read(1020.0)
+    assert end.failed == ["the last read of t"]
+    read(0.0)  # given nothing at all
+    assert end.failed == ["the last read of t"] * 2
+
+
+def acknowledge(end: End, *numbers: int) -> None:
+    """A producer was told of events, one of which nobody has answered."""
+    with Recorder(end.history / "p.jsonl", "p") as recorder:
+        for number in numbers:
+            recorder.record(Acknowledged, topic="t", partition=0, id=f"p:{number}", offset=number)
+        recorder.record(Unknown, topic="t", partition=0, id="p:99", error="REQUEST_TIMED_OUT")
+
+
+def write_events(end: End, node: int, *numbers: int, name: str = "t-0", disk: str = "a") -> Path:
+    directory = end.folder / f"{node}-{disk}" / name
+    directory.mkdir(parents=True)
+    file = directory / f"{0:020d}.log"
+    batch = build_batch([Record(value=value_for("p", each, 40), timestamp=5) for each in numbers])
+    assign(batch, 0, 0)
+    file.write_bytes(bytes(batch))
+    return file
+
+
+BROKE_OFF = "acknowledged events, where the run broke off"
+
+
+def test_what_no_replica_holds_is_broken_where_nothing_was_read_back(end: End) -> None:
+    """Seen to fail: a run that loses and then breaks off was "could not be made", and repeated."""
+    acknowledge(end, 1, 2, 3, 4)
+    write_events(end, 0, 1)
+    write_events(end, 1, 2, disk="b")
+    write_events(end, 1, 3, name="t-0.5e1b-stray")  # put aside, and there
+    closing.expect_kept_somewhere(end.as_run)
+    assert (end.failed, end.seen[-1]) == ([BROKE_OFF], "1 of 4 in none")
+    assert end.killed == 1  # who sends on is never at an end
+
+
+def test_a_file_that_is_written_meanwhile_is_looked_at_again(end: End) -> None:
+    acknowledge(end, 1, 2)
+    write_events(end, 0, 1)
+    end.while_waiting = lambda: write_events(end, 1, 2)
+    closing.expect_kept_somewhere(end.as_run)
+    assert (end.failed, end.waits) == ([], 1)
+
+
+def test_nobody_is_blamed_for_what_can_not_be_read_or_was_let_go(end: End) -> None:
+    acknowledge(end, 1, 2)
+    file = write_events(end, 0, 1)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:16] + b"\7" + whole[17:] + whole)
+    closing.expect_kept_somewhere(end.as_run)
+    file.write_bytes(whole)
+    end.keeps_all = False
+    closing.expect_kept_somewhere(end.as_run)
+    end.keeps_all, end.ends_told = True, lambda _topic: {}  # a cluster whose files are elsewhere
+    closing.expect_kept_somewhere(end.as_run)
+    assert end.failed == []
+    end.ends_told = None
+    closing.expect_kept_somewhere(end.as_run)
+    assert end.failed == [BROKE_OFF]
 
 
 def test_what_the_replicas_hold_is_written_down_also_where_the_read_has_no_end(end: End) -> None:

@@ -20,6 +20,7 @@ from holdfast.judge.history import Event, Replica, ReplicaBatch, read_events
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps import closing
+from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, assign, build_batch
 
 Nodes = dict[int, list[int]]
@@ -32,13 +33,15 @@ class Told:
         self.history = folder
         self.topic = "t"
         self.ends_told = None
+        self.ended = set[int]()
         self.said: list[tuple[Any, ...]] = []
         self.held: dict[str, Nodes] = {"t": {1: [1], 0: [0, 1]}, "other": {0: [1]}}
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {1: (1,), 0: (0, 1)}}
         self.reader_fails = False
+        self.read = HistoryTail(folder / "nowhere")
         self.while_waiting: Callable[[], object] = lambda: None
         self.allowed = SimpleNamespace(compacts=lambda _topic: False)
-        self.cluster = SimpleNamespace(partitions=self._partitions, node=self._node)
+        self.cluster = SimpleNamespace(nodes=(), partitions=self._partitions, node=self._node)
         self.properties("log.dirs={0}/a,{0}/b")
 
     def properties(self, text: str) -> None:
@@ -81,7 +84,7 @@ class Told:
         self.while_waiting()
         return condition()
 
-    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
+    def check(self, name: str, expected: str, seen: str, *, kept: bool, **_: bool) -> bool:
         self.said.append((name, expected, seen, kept))
         return kept
 
@@ -99,7 +102,7 @@ class Told:
             if self.reader_fails:
                 raise LabError("it ended with 1")
 
-        return SimpleNamespace(wait=wait)
+        return SimpleNamespace(wait=wait, tail=self.read)
 
     def events(self) -> list[Event]:
         with (self.history / "replicas.jsonl").open("rb") as file:

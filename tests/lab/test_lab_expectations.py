@@ -52,6 +52,7 @@ class Sightings:
         self.tables: list[Table] = []
         self.notes: list[str] = []
         self.observer: Any = None
+        self.ended = set[int]()
         self.topic = "foo"
         self.parameters = Parameters()
         self.partitions = range(2)
@@ -240,6 +241,7 @@ def test_a_full_disk_is_told_in_words_and_once(
     expect_end(seen.as_run, VICTIM)
     ends = [] if told else ["2"]
     assert [name.partition(",")[0] for name in seen.failed] == [*ends, *failed]
+    assert seen.ended == {VICTIM}  # nobody asks at the end why it has
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,16 @@ import pytest
 from holdfast.clients.workload.verifiable_producer import make_parser
 from holdfast.cluster import nodes
 from holdfast.cluster.processes import State
+from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.journal import Exit, write_manifest
 from holdfast.lab.parameters import LAG, LabError, Parameters
+from holdfast.lab.prove import _run_part, _verdict
 from holdfast.lab.run import Run
-from holdfast.lab.steps.closing import conclude
+from holdfast.lab.scenario import Part
+from holdfast.lab.steps.closing import conclude, replica_directory
 from holdfast.lab.steps.mishaps import expect_running, failed
-from holdfast.lab.steps.usual import begin
+from holdfast.lab.steps.usual import begin, start_exact
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -74,6 +79,40 @@ def test_a_node_that_ends_by_itself_breaks_the_promise(tmp_path: Path) -> None:
             run.fault("KILL", controller)
         assert failed(run) == ["nodes that run in the end", f"{controller} runs"]
     run.journal.close()
+
+
+@pytest.mark.parametrize("loses", [True, False], ids=["a loss", "none"])
+@pytest.mark.parametrize("is_control", [False, True], ids=["proof", "control"])
+def test_what_is_in_no_file_is_lost_also_where_the_run_breaks_off(
+    tmp_path: Path, loses: bool, is_control: bool
+) -> None:
+    """Goal: who loses events and then stands still has not just had a run that can't be made.
+
+    Method: a broker's segment is cut short behind its back.
+    """
+
+    def steps(run: Run) -> None:
+        start_exact(run)
+        if loses:
+            (segment,) = replica_directory(run, run.replicas[0][0], 0).glob("*.log")
+            os.truncate(segment, segment.stat().st_size // 2)
+        raise LabError("nobody answers")
+
+    base = Parameters(brokers=1, replication_factor=1, min_isr=1, partitions=1, count=10)
+    part = Part(name="main", title="Main", steps=steps)
+    if is_control:
+        part = replace(part, breaks_with=Anomaly.LOST)
+    write_manifest(tmp_path, "proof", scenario="x", parameters={}, parts=["main"], command="x")
+    result = _run_part(part, base, tmp_path / "main", print)
+    assert result.broke_off == "nobody answers"
+    failed_checks = [check for check in result.checks if not check.kept]
+    assert bool(failed_checks) is (loses and not is_control)
+    for check in failed_checks:
+        assert check.name == "acknowledged events, where the run broke off"
+        assert check.seen.endswith(f" of {base.count} in none")
+    if not is_control:
+        code, _ = _verdict([result], result.broke_off)
+        assert code is (Exit.BROKEN if loses else Exit.NOT_MADE)
 
 
 def test_an_outage_doubles_nothing_however_long_it_is(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenarios.compacted_topic import SINGLE, write_single
 from holdfast.lab.scenarios.unclean_election import leave_a_alone
 from holdfast.lab.scenarios.write_anomaly import strike
-from holdfast.lab.steps.usual import expect_all_read, expect_consumed, settle
+from holdfast.lab.steps.usual import acknowledge, expect_all_read, expect_consumed, settle
 from holdfast.lab.steps.wants import Want, preferred, want, whole, without
 from holdfast.lab.workload_processes import Worker
 
@@ -67,6 +67,7 @@ class Scene:
     def __init__(self, refusals: int = 0) -> None:
         self.done: list[str] = []
         self.kept: list[bool] = []
+        self.late: list[bool] = []
         self.parameters = Parameters(acks="1", count=2, config={})
         self.partitions = range(2)
         self._refusals = refusals
@@ -80,16 +81,16 @@ class Scene:
     def raw_client(self, name: str, *, acks: str) -> Client:
         return Client(f"{name} acks={acks}", self.done, self._refusals)
 
-    def acknowledge(self, client: Any, partition: int, count: int) -> int:
-        return Run.acknowledge(self.as_run, client, partition, count)
-
     def fault(self, action: str, *nodes: int) -> None:
         self.done.append(f"{action} {nodes}")
 
     def note(self, _text: str) -> None: ...
 
-    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool, **_: bool) -> bool:
+    def check(
+        self, _name: str, _expected: str, _seen: str, *, kept: bool, late: bool = False
+    ) -> bool:
         self.kept.append(kept)
+        self.late.append(late)
         return kept
 
     @property
@@ -101,8 +102,9 @@ def test_refusals_while_a_leader_is_told_are_sat_out() -> None:
     """Goal: however fast refusals come, time bounds the patience and not their number."""
     scene = Scene()
     client = Client("raw", scene.done, refusals=TRIES // 2)
-    assert scene.acknowledge(client, 0, 3) == 3
-    assert scene.acknowledge(Client("raw", scene.done, refusals=2 * TRIES), 0, 3) == 0
+    assert acknowledge(scene.as_run, cast("Any", client), 0, 3) == 3
+    stubborn = Client("raw", scene.done, refusals=2 * TRIES)
+    assert acknowledge(scene.as_run, cast("Any", stubborn), 0, 3) == 0
 
 
 def test_only_what_was_sent_to_the_leader_alone_can_be_lost_with_it() -> None:
@@ -171,9 +173,9 @@ def test_a_client_that_ends_early_does_not_make_another_one_s_silence_a_broken_p
     assert run.checks == []
 
 
-@pytest.mark.parametrize(("state", "kept"), [("dead", [False]), ("running", [])])
-def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: list[bool]) -> None:
-    """Goal: a refusal to start is no mishap of the run; one that is only slow may be."""
+@pytest.mark.parametrize(("state", "late"), [("dead", False), ("running", True)])
+def test_a_node_that_does_not_come_to_serve_breaks_the_promise(state: str, late: bool) -> None:
+    """Goal: that is no mishap of the run, unless that was starved; being starved ends no node."""
 
     def wait_serving(_node: int, *, timeout_s: float) -> None:
         assert timeout_s > 0
@@ -189,7 +191,18 @@ def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: l
     )
     with pytest.raises(ClusterError, match="does not serve"):
         Run.start_node(run, 1)
-    assert scene.kept == kept
+    assert (scene.kept, scene.late) == ([False], [late])
+
+
+@pytest.mark.parametrize("is_hurt", [True, False])
+def test_a_client_that_does_not_flow_behind_a_fault_breaks_the_promise(is_hurt: bool) -> None:
+    """Goal: what a fault has left behind is not taken for a run that could not be made."""
+    scene = cast("Any", Scene())
+    scene.is_hurt = is_hurt
+    scene._silent = lambda _worker, wanted, _bound_s: list(wanted)
+    with pytest.raises(LabError, match=r"raw: no acknowledgement from partitions \[0, 1\]"):
+        Run.must_flow(scene, cast("Worker", SimpleNamespace(name="raw")))
+    assert (scene.kept, scene.late) == (([False], [True]) if is_hurt else ([], []))
 
 
 @pytest.mark.parametrize(

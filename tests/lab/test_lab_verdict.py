@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -446,6 +447,8 @@ def test_random_kills_are_judged_by_what_was_seen(
     class Broken:
         history = tmp_path
         checks: tuple[Check, ...] = ()
+        cluster = SimpleNamespace(nodes=())
+        ended = frozenset[int]()
 
         def __init__(self, *_arguments: object) -> None: ...
 
@@ -462,7 +465,10 @@ def test_random_kills_are_judged_by_what_was_seen(
 
     monkeypatch.setattr(soak_campaigns, "Run", Broken)
     monkeypatch.setattr(soak_campaigns, "_kill_at_random", fail)
+    looked: list[object] = []
+    monkeypatch.setattr(soak_campaigns, "expect_kept_somewhere", looked.append)
     monkeypatch.setattr(soak_campaigns, "evidence_of", lambda _paths: judge(story.events))
     result = soak_campaigns.random_kills(tmp_path)
+    assert len(looked) == fails
     assert result["kept"] is kept
     assert words in result["verdict"]

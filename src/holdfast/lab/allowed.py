@@ -20,6 +20,9 @@ from holdfast.judge.history import (
 )
 from holdfast.lab.parameters import LabError
 
+# What lets records go, as a topic's configs and a node's begin.
+GOING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
+
 
 class Allowed:
     """What was configured of each topic."""
@@ -29,6 +32,7 @@ class Allowed:
         self._node_config = node_config
         self._topics: dict[str, tuple[int, dict[str, str]]] = {}  # partitions, configs
         self._compacted: dict[str, None] = {}  # topics that are, or ever were
+        self._going = set[str]()  # topics of which something may ever have gone
 
     def expect(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Say that a topic is about to be made so, and is to be judged. LabError: it can't be."""
@@ -57,6 +61,7 @@ class Allowed:
 
     def delete(self, topic: str, partition: int, offset: int) -> None:
         """Say that everything before an offset is about to be deleted."""
+        self._going.add(topic)
         self._recorder.record(DeleteRecords, topic=topic, partition=partition, offset=offset)
         self._recorder.flush()
 
@@ -72,6 +77,12 @@ class Allowed:
     def _is_compacted(self, topic: str, configs: Mapping[str, str]) -> bool:
         return "compact" in self._resolved(topic, configs).cleanup_policy
 
+    def keeps_all(self, topic: str) -> bool:
+        """Whether nobody has ever let anything of a topic go, within the time of a run."""
+        return topic not in self._going and not any(
+            key.startswith(GOING) for key in self._node_config
+        )
+
     def has_create_time(self, topic: str) -> bool:
         """Whether a topic's records keep the timestamps that their producers gave them."""
         _, configs = self._topics.get(topic, (0, {}))
@@ -79,6 +90,8 @@ class Allowed:
 
     def _write(self, topic: str, *policies: Mapping[str, str]) -> None:
         """Write for each partition what any of these configs lets go."""
+        if any(key.startswith(GOING) for configs in policies for key in configs):
+            self._going.add(topic)
         is_on = any(self._is_compacted(topic, configs) for configs in policies)
         if is_on:
             self._compacted[topic] = None

@@ -59,6 +59,10 @@ class LabError(Exception):
     """The run could not be made; the text says why. Says nothing about what the cluster kept."""
 
 
+class NotInTimeError(LabError):
+    """What was waited for has not come within its bound."""
+
+
 def refuse_if(condition: object, text: str) -> None:
     """End a run in which this is so. LabError: `text`."""
     if condition:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
+from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import (
     Errors,
     Missing,
@@ -41,7 +43,7 @@ from holdfast.lab.report.page import write_report
 from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
-from holdfast.lab.steps.closing import conclude
+from holdfast.lab.steps.closing import conclude, expect_kept_somewhere
 from holdfast.lab.steps.mishaps import break_off
 from holdfast.wire.administration import AdminError
 
@@ -144,6 +146,9 @@ def _run_part(
             conclude(run)
         except PROBLEMS as problem:
             broke_off = break_off(run, problem)
+            if not part.is_control and Anomaly.LOST in base.promise.forbids - part.counted:
+                with suppress(*PROBLEMS):  # of a run that can't be looked at any more
+                    expect_kept_somewhere(run)
     if run.left:
         left = f"what was done to the cluster is not all undone: {'; '.join(run.left)}"
         broke_off = left if broke_off is None else f"{broke_off}; {left}"

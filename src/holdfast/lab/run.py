@@ -22,7 +22,6 @@ from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.layout import APACHE, OLDER, PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import (
-    Acknowledged,
     Fault,
     IsrChange,
     LeaderChange,
@@ -34,7 +33,7 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import TOPIC, LabError, Parameters, refuse_if
+from holdfast.lab.parameters import TOPIC, LabError, NotInTimeError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.mishaps import asking, refuse_broken_network, refuse_dead, wait_signalled
@@ -50,6 +49,7 @@ WorkerT = TypeVar("WorkerT", bound=Worker)
 WORKLOAD = "holdfast.clients.workload"
 RAW_READER = f"{WORKLOAD}.raw_consumer"
 POLL_S = 0.02
+ENDS = frozenset({"KILL", "TERM"})  # what is done to a node that ends it
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
 
@@ -76,6 +76,8 @@ class Run:
         # Of groups: counts and anomalies by name, from least to most.
         self.groups_expected: Mapping[str, tuple[int, int]] | None = None
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
+        self.ended: set[int] = set()  # nodes that the run has ended, or has seen end as it must
+        self.is_hurt = False  # whether anything was done to a node yet
         # Who must hold what at the end, by topic: whoever makes or moves replicas says so.
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {}
         self._say = say
@@ -175,6 +177,11 @@ class Run:
 
     def record_fault(self, action: str, node: int, detail: str = "") -> None:
         """Write a fault into the history; whoever does it calls this first."""
+        self.is_hurt |= action in HURTS
+        if action in ENDS:
+            self.ended.add(node)
+        elif action == "start":
+            self.ended.discard(node)
         event = self.record(Fault, action=action, node=node, detail=detail)
         self.say(describe(event))
 
@@ -354,23 +361,6 @@ class Run:
         )
         return self._clients.enter_context(closing(client))
 
-    def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
-        """Send until so many are acknowledged, or `WORK_S` is over. Return how many were.
-
-        Some may be refused first: the client learns of a new leader by a refusal of the old one,
-        and a broker is told of what it leads a moment after the others are.
-        """
-        acknowledged = 0
-
-        def enough() -> bool:
-            nonlocal acknowledged
-            while acknowledged < count and isinstance(client.send(partition), Acknowledged):
-                acknowledged += 1
-            return acknowledged == count
-
-        self.soon(enough, WORK_S)
-        return acknowledged
-
     def start_client(
         self,
         name: str,
@@ -452,7 +442,8 @@ class Run:
     def start_node(self, *nodes: int, wait: bool = True) -> None:
         """Start nodes again and wait until they serve; without `wait`, only that they run.
 
-        One that ends while it starts is no mishap of the run: the cluster is broken.
+        One that ends while it starts, or does not come to serve, is no mishap of the run: the
+        cluster is broken, or the machine starved.
         """
         for node in nodes:
             self.record_fault("start", node)
@@ -462,8 +453,8 @@ class Run:
                 if wait:
                     self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:
-                if self.cluster.state(node) == "dead":
-                    self.check(f"{node} starts again", "it serves", str(error), kept=False)
+                late = self.cluster.state(node) != "dead"
+                self.check(f"{node} starts again", "it serves", str(error), kept=False, late=late)
                 raise
             self.observer.allow(node)
 
@@ -500,7 +491,7 @@ class Run:
     # -- waiting and expecting -----------------------------------------------------------------
 
     def wait(self, what: str, condition: Callable[[], T | None], bound_s: float) -> T:
-        """Wait until `condition` returns something true. LabError when the bound is over."""
+        """Wait until `condition` returns something true. NotInTimeError when the bound is over."""
 
         def alive() -> T | None:
             self._refuse_mishaps()
@@ -509,13 +500,13 @@ class Run:
         try:
             return wait_until(alive, timeout_s=bound_s, what=what, poll_s=POLL_S)
         except ClusterError as error:
-            raise LabError(str(error)) from error
+            raise NotInTimeError(str(error)) from error
 
     def soon(self, condition: Callable[[], bool], bound_s: float) -> bool:
         """Whether a condition comes true within the bound. LabError: a workload has ended."""
         try:
             return self.wait("what was expected", condition, bound_s)
-        except LabError:
+        except NotInTimeError:
             self._refuse_mishaps()
             return False
 
@@ -552,9 +543,16 @@ class Run:
         return missing()
 
     def must_flow(self, worker: Worker, partitions: Sequence[int] | None = None) -> None:
-        """Wait until every partition acknowledges; that the workload runs at all. LabError."""
+        """Wait until every partition acknowledges; that the workload runs at all. LabError.
+
+        Behind a failed check, where something was hurt before: it may be what has come of that.
+        """
         wanted = self.partitions if partitions is None else partitions
         missing = self._silent(worker, wanted, WORK_S)
+        if missing and self.is_hurt:
+            seen = f"nothing acknowledged in {WORK_S:.0f} s by {names(missing)}"
+            flows = f"{names(wanted)} acknowledge"
+            self.check(f"{worker.name} flows", flows, seen, kept=False, late=True)
         refuse_if(missing, f"{worker.name}: no acknowledgement from partitions {missing}")
 
     def expect_flow(
@@ -590,6 +588,12 @@ class Run:
     def _states(self) -> dict[int, Want]:
         """What every partition looks like now."""
         return {p: want(state.leader, state.isr) for p, state in self.view.partitions.items()}
+
+    def kill_workers(self) -> None:
+        """End every client at once, whatever is in flight."""
+        self._clients.close()
+        for worker in self._workers:
+            worker.kill()
 
     def stop_workers(self) -> None:
         """Let workloads finish what is in flight; every one of them must end well."""

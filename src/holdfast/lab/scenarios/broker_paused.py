@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.judge.history import Acknowledged
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.usual import begin, elect_preferred, settle, start_exact
+from holdfast.lab.steps.usual import acknowledge, begin, elect_preferred, settle, start_exact
 from holdfast.lab.steps.wants import want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -52,7 +52,7 @@ def zombie(run: Run, producer: Worker | None) -> int:
     leader, *followers = run.replicas[PARTITION]
     bound_s = parameters.session_s + ANSWER_MARGIN_S
     client = run.raw_client("zombie", acks=parameters.acks, timeout_ms=int(bound_s * 1000))
-    run.acknowledge(client, PARTITION, WARM_UP)
+    acknowledge(run, client, PARTITION, WARM_UP)
     settle(run, PARTITION)
     epoch = run.view.partitions[PARTITION].leader_epoch
     run.fault("STOP", leader)
@@ -74,7 +74,7 @@ def zombie(run: Run, producer: Worker | None) -> int:
     run.note(f"{leader} goes on, and acknowledges {acknowledged} of them")
     run.expect(f"{leader} follows, and is in sync again", whole(run.replicas), 45.0)
     run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
-    run.acknowledge(client, PARTITION, WARM_UP)
+    acknowledge(run, client, PARTITION, WARM_UP)
     return acknowledged
 
 

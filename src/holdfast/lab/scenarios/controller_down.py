@@ -23,6 +23,7 @@ from holdfast.lab.scenarios.write_anomaly import SESSION_MS, expect_replaced, st
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed
 from holdfast.lab.steps.usual import (
     Clients,
+    acknowledge,
     begin,
     bring_back,
     elect_preferred,
@@ -282,7 +283,7 @@ def expect_acks_one(run: Run, when: str) -> None:
     """Check acks=1: the leader alone is enough where there still is one."""
     count = run.parameters.count
     client = run.raw_client(f"alone-{len(run.checks)}", acks="1", timeout_ms=1000)
-    accepted = run.acknowledge(client, FOLLOWED, count)
+    accepted = acknowledge(run, client, FOLLOWED, count)
     run.check(f"{when}: acks=1 in P{FOLLOWED}", f"{count} acknowledged", str(accepted),
               kept=accepted == count)  # fmt: skip
     refused = not isinstance(client.send(LED), Acknowledged)
@@ -300,7 +301,7 @@ def acks_one_without_controllers(run: Run) -> None:
     replicas = run.parameters.assignment()[0]
     run.make_topic({0: replicas})
     client = run.raw_client("producer", acks="1", timeout_ms=2000)
-    run.acknowledge(client, 0, count)
+    acknowledge(run, client, 0, count)
     run.fault("KILL", *controllers)
     acknowledged = strike(run, client, replicas)
     run.check("acknowledged by the leader alone", str(count), str(acknowledged),

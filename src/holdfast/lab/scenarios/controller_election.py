@@ -24,7 +24,8 @@ from holdfast.lab.steps.controllers import (
     latency_table,
     wait_quorum_whole,
 )
-from holdfast.lab.steps.usual import begin, expect_consumed
+from holdfast.lab.steps.mishaps import must_come
+from holdfast.lab.steps.usual import acknowledge, begin, expect_consumed
 
 LEARN_S = 30.0  # far beyond every timeout
 AFTERWARDS_MS = 1000.0  # after an election, still counted to it
@@ -49,8 +50,11 @@ class Elections:
         next_ms = time.monotonic() * 1000
         if after is None:
             return None
-        change = run.wait(
-            "the first metadata change", lambda: self.changer.first_after(at_ms), CHANGE_S
+        change = must_come(
+            run,
+            f"{name}: the first metadata change",
+            lambda: self.changer.first_after(at_ms),
+            CHANGE_S,
         )
         self.windows.append((at_ms, max(next_ms, change.end_ms) + AFTERWARDS_MS))
         self.rows.append(
@@ -112,7 +116,7 @@ def thaw(run: Run, frozen: QuorumState) -> None:
         state = ask_one(*node.voter_watch_address)
         return state is None or state.epoch > frozen.epoch
 
-    run.wait(f"{frozen.leader} to learn that it isn't active any more", humble, LEARN_S)
+    must_come(run, f"{frozen.leader} to learn that it isn't active any more", humble, LEARN_S)
     now = active_controller(run)
     run.check(
         f"{frozen.leader} goes on",
@@ -144,7 +148,12 @@ def without_majority(run: Run) -> None:
         now = active_controller(run)
         run.check("one is back: active controller", f"a voter, in an epoch above {before.epoch}",
                   f"{now.leader}, in epoch {now.epoch}", kept=now.epoch > before.epoch)  # fmt: skip
-        first = run.wait("a metadata change", lambda: changer.first_after(at_ms), CHANGE_S)
+        first = must_come(
+            run,
+            "one is back: a metadata change",
+            lambda: changer.first_after(at_ms),
+            CHANGE_S,
+        )
         run.note(f"metadata change again {first.end_ms - at_ms:.0f} ms after its start")
         run.start_node(before.leader, *dead[1:])
         wait_quorum_whole(run)
@@ -157,7 +166,7 @@ def combined_with_acks_one(run: Run) -> None:
     replicas = (leader, *(node for node in run.cluster.broker_ids if node != leader))
     run.make_topic({0: replicas})
     client = run.raw_client("producer", acks="1", timeout_ms=2000)
-    run.acknowledge(client, 0, count)
+    acknowledge(run, client, 0, count)
     acknowledged = strike(run, client, replicas)
     replaced = "the other two elect a controller, and it elects a leader who lacks the events"
     expect_replaced(run, client, replaced, replicas)

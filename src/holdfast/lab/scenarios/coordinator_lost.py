@@ -13,6 +13,7 @@ from holdfast.lab.report.scales import duration
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.groups import begin_load, both, finish
+from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.steps.usual import bring_back, elect
 from holdfast.lab.steps.wants import whole
 from holdfast.lab.workload_processes import Worker
@@ -97,7 +98,7 @@ def only_copy(run: Run) -> None:
     bring_back(run, node)
     # Clients take their time to look again: that is no peace yet.
     before = group.commits()
-    run.wait(f"{group.name} to commit again", lambda: not silent_since(before), BACK_S)
+    must_come(run, f"{group.name} to commit again", lambda: not silent_since(before), BACK_S)
     finish([group, other], producer)
 
 

@@ -173,6 +173,7 @@ def expect_end(run: Run, node: int) -> None:
     if node in run.cluster.broker_ids:
         run.observer.avoid(node)
     ended = run.soon(lambda: run.cluster.state(node) == "dead", SETTLE_S)
+    run.ended.add(node)
     run.check(
         f"{node}, on a full disk alone",
         "ends by itself",

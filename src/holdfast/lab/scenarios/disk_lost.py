@@ -13,7 +13,14 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import end_of
 from holdfast.lab.steps.dead_disks import replace_disk
-from holdfast.lab.steps.usual import elect, elect_preferred, preload, start_clients, start_exact
+from holdfast.lab.steps.usual import (
+    acknowledge,
+    elect,
+    elect_preferred,
+    preload,
+    start_clients,
+    start_exact,
+)
 from holdfast.lab.steps.wants import names, want, whole
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import Election
@@ -116,7 +123,7 @@ def only_copy(run: Run) -> None:
     run.fault("TERM", third)
     run.fault("TERM", second)
     run.expect(f"only {first} is in sync", {0: want(first, {first})}, 15.0)
-    alone = run.acknowledge(client, 0, run.parameters.count)
+    alone = acknowledge(run, client, 0, run.parameters.count)
     run.note(f"{alone} events acknowledged by {first} alone")
     run.fault("KILL", first)
     replace_disk(run, first)
@@ -136,7 +143,7 @@ def only_copy(run: Run) -> None:
         run.expect(leads, {0: want(first)}, 30.0)
         run.start_node(second, third)
     run.expect("all have what it has", {0: want(leader, {first, second, third})}, 45.0)
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
     run.lost_expected = lost
 
 

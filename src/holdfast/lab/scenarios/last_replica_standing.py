@@ -15,7 +15,7 @@ from holdfast.lab.scenarios.unclean_election import (
 )
 from holdfast.lab.steps.closing import end_of
 from holdfast.lab.steps.dead_disks import cut_back
-from holdfast.lab.steps.usual import start_exact
+from holdfast.lab.steps.usual import acknowledge, start_exact
 from holdfast.lab.steps.wants import want
 
 
@@ -34,7 +34,7 @@ def steps(run: Run) -> None:
     else:
         last_leads_again(run)
         run.lost_expected = n1 + n2
-    run.acknowledge(client, 0, parameters.count)
+    acknowledge(run, client, 0, parameters.count)
 
 
 def eligible_leads(run: Run) -> None:

@@ -8,7 +8,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.two_brokers_down import unclean_return
-from holdfast.lab.steps.usual import REFUSAL, bring_back
+from holdfast.lab.steps.mishaps import must_come
+from holdfast.lab.steps.usual import REFUSAL, acknowledge, bring_back
 from holdfast.lab.steps.wants import without
 from holdfast.lab.workload_processes import Worker
 
@@ -39,8 +40,9 @@ def steps(run: Run) -> None:
 
 def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:
     """Under min ISR acks=all is refused; elsewhere it is acknowledged."""
-    run.wait(
-        "refusals",
+    must_come(
+        run,
+        f"{REFUSAL} in each partition under min ISR",
         lambda: all(producer.tail.poll().errors[REFUSAL, p] or p not in touched
                     for p in run.partitions),
         30.0,
@@ -66,7 +68,7 @@ def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:
 def expect_invisible(run: Run, touched: list[int]) -> None:
     """acks=1 is accepted under min ISR, and nobody may read it until the ISR is back."""
     count = run.parameters.count
-    accepted = run.acknowledge(run.raw_client(HIDDEN, acks="1"), touched[0], count)
+    accepted = acknowledge(run, run.raw_client(HIDDEN, acks="1"), touched[0], count)
     run.check("acks=1 under min ISR", f"{count} accepted", f"{accepted}", kept=accepted == count)
     reader = run.start_reader("during", until_eof=True, timeout=30, partition=touched)
     reader.wait()

@@ -7,7 +7,7 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.usual import elect_preferred, start_clients, tally
+from holdfast.lab.steps.usual import acknowledge, elect_preferred, start_clients, tally
 from holdfast.lab.steps.wants import lists_text, want, whole, without
 
 RACKS = ("a", "a", "b", "b", "c", "c")
@@ -71,7 +71,7 @@ def inside_one_rack(run: Run) -> None:
     parameters = run.parameters
     run.make_topic({0: VICTIMS, 1: VICTIMS[::-1]})
     client = run.raw_client("producer", acks="all", timeout_ms=2000)
-    before = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
+    before = sum(acknowledge(run, client, p, parameters.count) for p in run.partitions)
     run.fault("KILL", *VICTIMS)
     run.expect(
         f"rack {LOST_RACK} is gone",
@@ -89,7 +89,7 @@ def inside_one_rack(run: Run) -> None:
         45.0,
     )
     for partition in run.partitions:
-        run.acknowledge(client, partition, 1)
+        acknowledge(run, client, partition, 1)
     run.lost_expected = before
 
 

@@ -6,7 +6,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.usual import begin, tally
+from holdfast.lab.steps.usual import acknowledge, begin, tally
 from holdfast.lab.steps.wants import want
 
 
@@ -38,7 +38,7 @@ def gone(run: Run, *, lost: bool = True) -> None:
     run.make_topic({0: (leader,)})
     client = run.raw_client("producer", acks="all", timeout_ms=2000)
     count = parameters.count
-    before = run.acknowledge(client, 0, count)
+    before = acknowledge(run, client, 0, count)
     run.check("acknowledged while it is up", str(count), str(before), kept=before == count)
     run.fault("KILL", leader)
     run.expect("the only replica is down", {0: want(-1, {leader})}, parameters.noticed_s)
@@ -48,7 +48,7 @@ def gone(run: Run, *, lost: bool = True) -> None:
         lose_replicas(run, leader, [0], "its copy of P0 is gone")
     run.start_node(leader)
     run.expect("it is back", {0: want(leader, {leader})}, 30.0)
-    after = run.acknowledge(client, 0, count)
+    after = acknowledge(run, client, 0, count)
     run.check("acknowledged when it is back", str(count), str(after), kept=after == count)
     run.lost_expected = before if lost else 0
 

@@ -22,7 +22,7 @@ from holdfast.lab.steps.expiry import (
     expect_begins,
     hour_of_small_segments,
 )
-from holdfast.lab.steps.usual import bring_back, delete_records
+from holdfast.lab.steps.usual import acknowledge, bring_back, delete_records
 from holdfast.lab.steps.wants import names
 from holdfast.wire.administration import alter_configs
 from holdfast.wire.structs import ResourceType
@@ -60,7 +60,7 @@ def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
         clients[partition] = run.raw_client(
             f"producer-{partition}", acks="all", timestamp=stamps[partition]
         )
-        sent[partition] = run.acknowledge(clients[partition], partition, count)
+        sent[partition] = acknowledge(run, clients[partition], partition, count)
     sent[ABSENT] += worker.tail.poll().count(Acknowledged)
     return clients, sent
 
@@ -72,7 +72,7 @@ def steps(run: Run) -> None:
     def expect_the_past_gone(when: str) -> None:
         # What is sent now goes at the next look, which comes to all that was there before, too.
         expect_begins(run, when, {PAST: sent[PAST]})
-        sent[PAST] += run.acknowledge(clients[PAST], PAST, 1)
+        sent[PAST] += acknowledge(run, clients[PAST], PAST, 1)
         expect_begins(run, f"{when}, at the next look", {ABSENT: 0, AHEAD: 0, PAST: sent[PAST]})
 
     expect_the_past_gone("an hour's retention")
@@ -92,7 +92,7 @@ def steps(run: Run) -> None:
 def soon(run: Run) -> None:
     """Let all go that has an age, by its timestamp or its file's; of the rest, what is too much."""
     clients, sent = fill(run)
-    sent[AHEAD] += run.acknowledge(clients[AHEAD], AHEAD, MORE)
+    sent[AHEAD] += acknowledge(run, clients[AHEAD], AHEAD, MORE)
     run.alter_topic(retention_ms="1")
     expect_begins(
         run, "a millisecond's retention", {NOW: sent[NOW], ABSENT: sent[ABSENT], AHEAD: 0}
@@ -108,7 +108,7 @@ def soon(run: Run) -> None:
     )
     heard = run.alter_topic(retention_ms=str(HOUR_MS), retention_bytes="-1")
     run.check("an hour's retention again", "every broker hears of it", str(heard), kept=heard)
-    run.acknowledge(clients[NOW], NOW, MORE)  # from here on nothing excuses a record that is gone
+    acknowledge(run, clients[NOW], NOW, MORE)  # from here on nothing excuses a record that is gone
     run.soon(lambda: len(set(begins(run, AHEAD).values())) == 1, GONE_S)
     run.expired_expected = {
         f"{Excuse.TIME}=1": sent[NOW] + sent[ABSENT],
@@ -119,7 +119,7 @@ def soon(run: Run) -> None:
 def unsaid(run: Run) -> None:
     """Let somebody's retention take everything, and no event of the history allows it."""
     run.make_topic(configs=hour_of_small_segments(run))
-    sent = run.acknowledge(run.raw_client("producer", acks="all"), NOW, run.parameters.count)
+    sent = acknowledge(run, run.raw_client("producer", acks="all"), NOW, run.parameters.count)
     run.driver.perform(alter_configs(ResourceType.TOPIC, run.topic, {"retention.ms": "1"}))
     run.note("somebody has set retention.ms=1, and the history does not say so")
     expect_begins(run, "a millisecond's retention", {NOW: sent})

@@ -8,8 +8,10 @@ from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.controllers import Counts
+from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.steps.usual import (
     REFUSAL,
+    acknowledge,
     begin,
     bring_back,
     elect_preferred,
@@ -78,7 +80,7 @@ def refused_at_each_step(run: Run) -> None:
         )
         bring_back(run, node)
         find_leaders(run, client)
-        again = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
+        again = sum(acknowledge(run, client, p, parameters.count) for p in run.partitions)
         run.check(f"{node} is back: acknowledged", str(wanted), str(again), kept=again == wanted)
 
 
@@ -89,7 +91,7 @@ def find_leaders(run: Run, client: RawProducer) -> None:
         return any(tally([client.send(partition)]))
 
     for partition in run.partitions:
-        run.wait(f"P{partition}'s leader", partial(answers, partition), WORK_S)
+        must_come(run, f"P{partition}'s leader to answer", partial(answers, partition), WORK_S)
 
 
 def in_haste(run: Run) -> None:
@@ -98,14 +100,14 @@ def in_haste(run: Run) -> None:
     client, _ = start_exact(run, {0: (first, second)})
     run.fault("TERM", first)
     run.expect(f"{first} is down", {0: want(second, {second})}, 15.0)
-    alone = run.acknowledge(client, 0, run.parameters.count)
+    alone = acknowledge(run, client, 0, run.parameters.count)
     run.note(f"{alone} events acknowledged by {second} alone")
     run.fault("TERM", second)
     run.start_node(first)
     run.expect(f"only {first} is back, and leads", {0: want(first, {first})}, 30.0)
     run.start_node(second)
     run.expect(f"{second} is back and has truncated", {0: want(first, {first, second})}, 45.0)
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
     run.lost_expected = alone
 
 

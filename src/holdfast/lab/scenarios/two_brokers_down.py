@@ -7,8 +7,14 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.controllers import expect_no_controller
-from holdfast.lab.steps.mishaps import asking
-from holdfast.lab.steps.usual import begin, bring_back, elect_preferred, expect_only_flows
+from holdfast.lab.steps.mishaps import asking, must_come
+from holdfast.lab.steps.usual import (
+    acknowledge,
+    begin,
+    bring_back,
+    elect_preferred,
+    expect_only_flows,
+)
 from holdfast.lab.steps.wants import Want, want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -32,7 +38,7 @@ def steps(run: Run) -> None:
     expect_only_flows(run, raw, "two brokers are down", [0, 2])
 
     run.start_node(FIRST)
-    run.wait(f"{FIRST} to be live", lambda: FIRST in run.view.brokers, 20.0)
+    must_come(run, f"{FIRST} to be live again", lambda: FIRST in run.view.brokers, 20.0)
     run.steady(raw, 1.0)
     run.expect(
         f"only {FIRST} is back: it lacks events and must not lead",
@@ -105,17 +111,17 @@ def unclean_return(run: Run) -> None:
     parameters = run.parameters
     run.make_topic()
     client = run.raw_client("producer", acks="all")
-    run.acknowledge(client, OFFLINE, parameters.count)
+    acknowledge(run, client, OFFLINE, parameters.count)
     run.fault("KILL", FIRST)
     run.expect(f"{FIRST} is down", {OFFLINE: want(SECOND, {SECOND})}, parameters.noticed_s)
-    alone = run.acknowledge(client, OFFLINE, parameters.count)
+    alone = acknowledge(run, client, OFFLINE, parameters.count)
     run.note(f"{alone} events acknowledged by {SECOND} alone")
     run.fault("KILL", SECOND)
     run.expect(f"{SECOND} is down too", {0: want(LEFT, {LEFT})}, parameters.noticed_s)
     run.start_node(FIRST)
     run.expect(f"only {FIRST} is back, unclean election on", {OFFLINE: want(FIRST, {FIRST})}, 20.0)
     bring_back(run, SECOND, f"{SECOND} is back and has truncated")
-    run.acknowledge(client, OFFLINE, 1)
+    acknowledge(run, client, OFFLINE, 1)
     run.check("events that only one replica had", f"{parameters.count}", f"{alone}",
               kept=alone == parameters.count)  # fmt: skip
     run.lost_expected = alone

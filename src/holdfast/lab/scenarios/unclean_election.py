@@ -10,7 +10,8 @@ from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.usual import expect_consumed, start_exact, tally
+from holdfast.lab.steps.mishaps import must_come
+from holdfast.lab.steps.usual import acknowledge, expect_consumed, start_exact, tally
 from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
@@ -34,7 +35,7 @@ def leave_a_alone(run: Run, client: RawProducer, c_by: str, b_by: str, when: str
     run.note(f"n0 = {run.parameters.count} events on all three")
     run.fault(c_by, C)
     run.expect("C is down", {0: want(A, {A, B})}, bound_s)
-    n1 = run.acknowledge(client, 0, run.parameters.count)
+    n1 = acknowledge(run, client, 0, run.parameters.count)
     run.note(f"n1 = {n1} events acknowledged by A and B")
     run.fault(b_by, B)
     run.expect(when, {0: want(A, {A})}, bound_s)
@@ -60,12 +61,17 @@ def send_to_the_last(run: Run, client: RawProducer, name: str) -> tuple[int, int
 def strike(run: Run) -> None:
     run.fault("KILL", A)
     run.start_node(C)
-    run.wait("C to be live", lambda: C in run.view.brokers and A not in run.view.brokers, 30.0)
+    must_come(
+        run,
+        "C to be live, and A not to be",
+        lambda: C in run.view.brokers and A not in run.view.brokers,
+        30.0,
+    )
 
 
 def expect_nothing_lost(run: Run, client: RawProducer, reader: Worker) -> None:
     healed_ms = time.monotonic() * 1000
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
     expect_consumed(run, reader, "all have caught up", healed_ms)
     run.lost_expected = 0
 
@@ -112,7 +118,7 @@ def elects_c(run: Run) -> None:
     run.expect("A and B are back and have truncated", {0: want(C, REPLICAS)}, 45.0)
     words = run.wait("the reader to be told", lambda: told(run, reader.name), 30.0)
     run.check("the reader, whose position is gone", "is told", ", ".join(words), kept=bool(words))
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
     run.lost_expected = lacking
 
 

@@ -14,7 +14,7 @@ from holdfast.judge.history import Acknowledged
 from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.usual import settle, start_exact
+from holdfast.lab.steps.usual import acknowledge, settle, start_exact
 from holdfast.lab.steps.wants import want
 
 FETCH_WAIT_MS = 500  # replica.fetch.wait.max.ms, Kafka's default
@@ -93,10 +93,10 @@ def strike(
 def expect_replaced(run: Run, client: RawProducer, when: str, replicas: Sequence[int]) -> None:
     """Check that a follower leads, and that the dead leader comes back and follows it."""
     run.expect(when, {0: want(replicas[1], replicas[1:])}, run.parameters.session_s + 30)
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
     run.start_node(replicas[0])
     run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
-    run.acknowledge(client, 0, 1)
+    acknowledge(run, client, 0, 1)
 
 
 SCENARIO = Scenario(

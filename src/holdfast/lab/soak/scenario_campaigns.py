@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.soak.exercised import by_scenario
-from holdfast.lab.steps.closing import conclude
+from holdfast.lab.steps.closing import conclude, expect_kept_somewhere
 from holdfast.lab.steps.mishaps import break_off, expect_running, failed
 from holdfast.lab.steps.wants import whole
 
@@ -55,6 +56,8 @@ def random_kills(directory: Path) -> dict[str, Any]:
                 _kill_at_random(run, chance, killed)
             except PROBLEMS as problem:
                 broke_off = break_off(run, problem)
+                with suppress(*PROBLEMS):  # of a run that can't be looked at any more
+                    expect_kept_somewhere(run)
         judgement = evidence_of(history_files(run.history)).judgement
     except PROBLEMS as problem:
         return {**not_judged(problem, run), "seed": seed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,13 +18,16 @@ from holdfast.clients.replica_files import (
 )
 from holdfast.clients.workload.payload import digest_of, id_of
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Replica, ReplicaBatch, ReplicaRecord
+from holdfast.judge.history import Acknowledged, Replica, ReplicaBatch, ReplicaRecord
 from holdfast.lab.aftermath import LAST_READ
+from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
+from holdfast.lab.steps.mishaps import expect_running, must_come
 from holdfast.lab.steps.wants import lists_text, names
 
 FINAL_READ_S = 40.0
+LOOK_S = 10.0  # for files to be whole that nodes still write
 READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
 
 
@@ -32,6 +36,7 @@ def conclude(run: Run) -> None:
 
     LabError: a log could not be read to its end. What is there by then is in the history.
     """
+    expect_running(run, "at the end", only_failed=True)
     run.stop_workers()
     with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
         for topic in run.placement:
@@ -45,9 +50,68 @@ def conclude(run: Run) -> None:
                     note_replicas(run, recorder, topic)
 
 
+def expect_kept_somewhere(run: Run) -> None:
+    """Check, where a run breaks off, that each acknowledged event is in some replica's files.
+
+    Nothing is read back then, so the judge can't say what is lost; but what is in no file at all
+    nobody will ever read. All clients end here. Topics of which something was let go are passed
+    over, and partitions of which a file can't be read.
+    """
+    if run.ends_told is not None:  # the files are out of sight
+        return
+    run.kill_workers()
+    wanted: dict[tuple[str, int], set[str]] = {}
+    for event in events_of(history_files(run.history)):
+        if isinstance(event, Acknowledged) and run.allowed.keeps_all(event.topic):
+            wanted.setdefault((event.topic, event.partition), set()).add(event.id)
+    count = sum(map(len, wanted.values()))
+    unreadable = set[tuple[str, int]]()
+
+    def all_there() -> bool:
+        """Look once more at what is missing; a file that is being written may be there in part."""
+        for where in list(wanted):
+            try:
+                wanted[where] -= _stored_ids(run, *where)
+            except (OSError, DamagedFileError):
+                unreadable.add(where)
+                continue
+            unreadable.discard(where)
+            if not wanted[where]:
+                del wanted[where]
+        return not wanted
+
+    run.soon(all_there, LOOK_S)
+    lost = sum(len(ids) for where, ids in wanted.items() if where not in unreadable)
+    if lost:
+        run.check(
+            "acknowledged events, where the run broke off",
+            "each in some replica's files",
+            f"{lost:,} of {count:,} in none",
+            kept=False,
+        )
+
+
+def _stored_ids(run: Run, topic: str, partition: int) -> set[str]:
+    """Return the ids of all events in the files of a partition, on all nodes and disks.
+
+    Those too that a node has put aside. DamagedFileError, OSError.
+    """
+    name = f"{topic}-{partition}"
+    return {
+        found
+        for node in run.cluster.broker_ids
+        for root in log_directories(run, node)
+        for directory in (root / name, *root.glob(f"{name}.*"))
+        for record in stored_records(directory)
+        if (found := id_of(record.value)) is not None
+    }
+
+
 def replicas_of(run: Run, topic: str) -> dict[int, list[int]]:
-    """Who holds each partition of a topic now. LabError: nobody says."""
-    states = run.wait(f"the partitions of {topic}", lambda: run.cluster.partitions(topic), SETTLE_S)
+    """Who holds each partition of a topic now. LabError, behind a failed check: nobody says."""
+    states = must_come(
+        run, f"the partitions of {topic}", lambda: run.cluster.partitions(topic), SETTLE_S
+    )
     return {partition: list(state.replicas) for partition, state in sorted(states.items())}
 
 
@@ -106,13 +170,15 @@ class _Looks:
 def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     """Read all partitions to their end in a new process. LabError: it can't, or takes too long.
 
-    So nothing is decided then: what can't be read may be lost, or the machine too slow. The end is
-    the high watermark, once it has come to where the replicas end: with acks=1 it may lag behind
+    So nothing is decided then: what can't be read may be lost, or the machine too slow. But a
+    reader that has been given nothing for long is a failed check: the cluster stands still. The end
+    is the high watermark, once it has come to where the replicas end: with acks=1 it may lag behind
     what was acknowledged, and that is no loss.
     """
     own = topic == run.topic
     run.note("reading everything back" if own else f"reading {topic} back")
     bound_s = FINAL_READ_S + sum(ends.values()) / READ_RATE
+    begin_s = time.monotonic()
     worker = run.start_reader(
         LAST_READ if own else f"{LAST_READ}-{topic}",
         topic=topic,
@@ -124,6 +190,10 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     try:
         worker.wait(bound_s + WORK_S)
     except LabError as error:
+        still_s = time.monotonic() - max(begin_s, worker.tail.poll().latest_ms / 1000)
+        if still_s >= SETTLE_S:
+            since = f"given nothing for {still_s:.0f} s"
+            run.check(f"the last read of {topic}", "comes to its end", since, kept=False, late=True)
         raise LabError(
             f"the last read did not read {names(ends)} of {topic} to its end, so nobody can say "
             f"what is lost: {error}"

@@ -21,6 +21,7 @@ from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import AdminError, alter_configs, create_topic
 from holdfast.wire.structs import ResourceType
@@ -54,8 +55,16 @@ class Counts:
         return cls(tail.count(Acknowledged), tail.count(Refused), tail.count(Unknown))
 
 
-def active_controller(run: Run, *, other_than: int | None = None) -> QuorumState:
-    """Wait for an active controller. LabError: there comes none."""
+def active_controller(run: Run) -> QuorumState:
+    """Wait for an active controller. LabError, behind a failed check: there comes none."""
+    try:
+        return _active(run, None)
+    except LabError as error:
+        run.check("the active controller", "there is one", str(error), kept=False, late=True)
+        raise
+
+
+def _active(run: Run, other_than: int | None) -> QuorumState:
     try:
         return run.cluster.wait_for_active_controller(other_than=other_than, timeout_s=NEXT_S)
     except ClusterError as error:
@@ -65,7 +74,7 @@ def active_controller(run: Run, *, other_than: int | None = None) -> QuorumState
 def expect_next_controller(run: Run, name: str, before: QuorumState) -> QuorumState | None:
     """Check that another controller becomes active, in a higher epoch; None: none does."""
     try:
-        after = active_controller(run, other_than=before.leader)
+        after = _active(run, before.leader)
     except LabError as error:
         name = f"{name}: the next active controller"
         run.check(name, "another voter", str(error), kept=False, late=True)
@@ -144,7 +153,8 @@ def _committed(run: Run) -> int:
         return None if state is None or state.high_watermark < 0 else state
 
     if active.high_watermark < 0:
-        active = run.wait("the active controller to know what is committed", told, NEXT_S)
+        known = "the active controller to know what is committed"
+        active = must_come(run, known, told, NEXT_S)
     return active.high_watermark
 
 

@@ -6,18 +6,20 @@ has done becomes a failed check first: those stay, whatever becomes of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Check
 from holdfast.lab.workload_processes import GaveUpError
 from holdfast.wire.administration import AdminError
+
+T = TypeVar("T")
 
 
 class Run(Protocol):
@@ -26,6 +28,10 @@ class Run(Protocol):
     parameters: Parameters
     checks: list[Check]
     cluster: Cluster
+    ended: set[int]
+
+    def wait(self, what: str, condition: Callable[[], T | None], bound_s: float) -> T:
+        """Wait until a condition returns something true."""
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
         """Keep what was expected and seen."""
@@ -42,9 +48,12 @@ def failed(run: Run) -> list[str]:
 def break_off(run: Run, problem: Exception) -> str:
     """Note why the steps did not come to their end; return it in words.
 
-    An idempotent producer that gave up has met a gap: where nothing may be lost that is broken.
+    An idempotent producer that gave up has met a gap: where nothing may be lost that is broken. So
+    is a node that ended by itself, which may be what has broken the steps off.
     """
     words = str(problem)
+    with suppress(LabError):  # the network has ended, and nodes with it
+        expect_running(run, "when the run broke off", only_failed=True)
     if isinstance(problem, GaveUpError) and Anomaly.LOST in run.parameters.promise.forbids:
         run.check("an idempotent producer", "can go on", words, kept=False)
     run.note(f"the run breaks off: {words}")
@@ -85,9 +94,25 @@ def wait_signalled(run: Run, node: int, action: str, bound_s: float) -> None:
         raise
 
 
-def expect_running(run: Run, when: str) -> None:
-    """Check that every node runs; those too of which nobody would miss one."""
-    nodes = run.cluster.nodes
-    dead = [str(node.id) for node in nodes if run.cluster.state(node.id) == "dead"]
+def expect_running(run: Run, when: str, *, only_failed: bool = False) -> None:
+    """Check that every node runs that the run has not ended, those too that nobody would miss.
+
+    `only_failed`: if that is so it is no check worth keeping.
+    """
+    nodes = [node.id for node in run.cluster.nodes if node.id not in run.ended]
+    dead = [str(node) for node in nodes if run.cluster.state(node) == "dead"]
     seen = f"{', '.join(dead)} ended by themselves" if dead else "all of them"
-    run.check(f"nodes that run {when}", "all of them", seen, kept=not dead)
+    if dead or not only_failed:
+        run.check(f"nodes that run {when}", "all of them", seen, kept=not dead)
+
+
+def must_come(run: Run, what: str, condition: Callable[[], T | None], bound_s: float) -> T:
+    """Wait, as `run.wait` does, for what must come in the end, whatever was hurt before.
+
+    NotInTimeError, behind a failed check: it has not come. Other LabErrors: a workload has ended.
+    """
+    try:
+        return run.wait(what, condition, bound_s)
+    except NotInTimeError:
+        run.check(what, f"within {bound_s:g} s", "not so", kept=False, late=True)
+        raise

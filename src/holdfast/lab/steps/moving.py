@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.clients import reassigning
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.steps.mishaps import asking
+from holdfast.lab.steps.mishaps import asking, must_come
 from holdfast.lab.steps.wants import lists_text
 from holdfast.wire.administration import reassign, reassignments
 
@@ -69,7 +69,7 @@ class Mover:
     def wait(self) -> None:
         """Wait until nothing moves any more, and take the throttle off."""
         run = self._run
-        run.wait("the moves to be done", lambda: not self.moving(), MOVE_S)
+        must_come(run, "the moves to be done", lambda: not self.moving(), MOVE_S)
         reassigning.clear_throttle(run.driver, [run.topic], self._throttled)
         self._throttled = []
         run.note("nothing moves any more")

@@ -20,7 +20,7 @@ from holdfast.lab.steps.controllers import (
     expect_undisturbed,
     wait_quorum_whole,
 )
-from holdfast.lab.steps.mishaps import expect_running
+from holdfast.lab.steps.mishaps import expect_running, must_come
 from holdfast.lab.steps.sides import AGAIN_S, Sides
 from holdfast.lab.steps.usual import begin, expect_consumed
 
@@ -50,8 +50,11 @@ class Cuts:
         if after is None:
             self._sides.heal()
             return
-        change = run.wait(
-            "the first metadata change", lambda: self._changer.first_after(at_ms), CHANGE_S
+        change = must_come(
+            run,
+            f"{name}: the first metadata change",
+            lambda: self._changer.first_after(at_ms),
+            CHANGE_S,
         )
         self._expect_resigned(name, before)
         self._expect_calm(name, after)

@@ -8,7 +8,7 @@ from holdfast.lab.parameters import SHORT_LAG, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.sides import AGAIN_S, Sides
-from holdfast.lab.steps.usual import start_exact, tally
+from holdfast.lab.steps.usual import acknowledge, start_exact, tally
 from holdfast.lab.steps.wants import want
 
 PARTITION = 0
@@ -28,7 +28,7 @@ def alone_is_enough(run: Run) -> None:
     run.check(name, "0", str(acknowledged), kept=acknowledged == 0)
     run.start_node(leader)
     run.expect(f"{leader} is back", {PARTITION: want(leader, (leader, *others))}, AGAIN_S)
-    run.acknowledge(client, PARTITION, run.parameters.count)
+    acknowledge(run, client, PARTITION, run.parameters.count)
     run.lost_expected = 0
 
 
@@ -46,7 +46,7 @@ def alone_is_too_few(run: Run) -> None:
     )
     sides.heal()
     run.expect("healed", {PARTITION: want(leader, (leader, *others))}, AGAIN_S)
-    run.acknowledge(client, PARTITION, count)
+    acknowledge(run, client, PARTITION, count)
     run.lost_expected = 0
 
 
@@ -60,10 +60,10 @@ def alone_and_replaced(run: Run) -> None:
     run.expect(replaced, {PARTITION: want(others[0])}, run.parameters.noticed_s)
     # Not before: what the dead leader's system has to deliver still, followers would take.
     sides.heal()
-    run.acknowledge(client, PARTITION, 1)
+    acknowledge(run, client, PARTITION, 1)
     run.start_node(leader)
     run.expect("all are back", {PARTITION: want(isr=(leader, *others))}, AGAIN_S)
-    run.acknowledge(client, PARTITION, 1)
+    acknowledge(run, client, PARTITION, 1)
     run.lost_expected = run.parameters.count + 1  # with the one that had them dropped
 
 
@@ -95,7 +95,7 @@ def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
 def expect_acknowledged(run: Run, client: RawProducer) -> None:
     """Check that the leader acknowledges events that only it has."""
     count = run.parameters.count
-    acknowledged = run.acknowledge(client, PARTITION, count)
+    acknowledged = acknowledge(run, client, PARTITION, count)
     run.check("acknowledged on one copy", str(count), str(acknowledged), kept=acknowledged == count)
 
 

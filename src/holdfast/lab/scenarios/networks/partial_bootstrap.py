@@ -12,6 +12,7 @@ from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.balancer import Balancer
+from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.steps.sides import ANSWER_MS, PATIENT, READING, Sides
 from holdfast.lab.steps.usual import bring_back, elect, elect_preferred, expect_consumed
 from holdfast.lab.steps.wants import preferred, without
@@ -34,7 +35,8 @@ def steps(run: Run) -> None:
     told = sides.of(DEAD, SILENT, LIVE)
     run.fault("KILL", DEAD)
     sides.cut(sides.client_of(told), str(SILENT), [SILENT], "from its clients")
-    run.wait(
+    must_come(
+        run,
         f"{DEAD} to be known as dead",
         lambda: DEAD not in run.view.brokers,
         run.parameters.noticed_s,

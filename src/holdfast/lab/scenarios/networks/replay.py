@@ -20,7 +20,7 @@ from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, leave, one_zone_cut
 from holdfast.lab.scenarios.networks.three_zones import ZONES
-from holdfast.lab.steps.controllers import wait_quorum_whole
+from holdfast.lab.steps.controllers import expect_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.replay_plan import WORDS, Fault, Kind, Schedule, schedule_of
 from holdfast.lab.steps.sides import (
@@ -232,7 +232,7 @@ def steps(run: Run) -> None:
     run.tables += tables(replay, schedule, dropped)
     refuse_nothing(replay.done, dropped)
     run.note("the schedule is over: everything is healed, and every node runs")
-    wait_quorum_whole(run)
+    expect_quorum_whole(run, "after the schedule", AGAIN_S)
     expect_running(run, "after the schedule")
     run.expect("after the schedule", whole(run.replicas), AGAIN_S + SETTLE_S)
     for worker in workers:

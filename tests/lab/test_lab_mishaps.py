@@ -1,0 +1,124 @@
+"""What ends a run before its end: what the cluster has done is a failed check, the rest is not.
+
+Goal: nothing that is broken is called a run that could not be made, which is repeated and then
+forgotten. Method: a made-up run whose nodes and waits are as they are told to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.cluster import ClusterError
+from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
+from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import break_off, expect_running, must_come
+
+
+class Broken:
+    """As much of a run as its mishaps look at: three nodes, of which some are dead."""
+
+    def __init__(self, *dead: int) -> None:
+        self.parameters = Parameters()
+        self.failed: list[tuple[str, str, bool]] = []
+        self.kept: list[str] = []
+        self.notes: list[str] = []
+        self.ended = set[int]()
+        self.is_hurt = False
+        self.cluster = SimpleNamespace(
+            nodes=[SimpleNamespace(id=node) for node in range(3)],
+            state=lambda node: "dead" if node in dead else "running",
+        )
+
+    def check(
+        self, name: str, _expected: str, seen: str, *, kept: bool, late: bool = False
+    ) -> bool:
+        if kept:
+            self.kept.append(name)
+        else:
+            self.failed.append((name, seen, late))
+        return kept
+
+    def record(self, kind: Callable[..., object], **values: Any) -> object:
+        return kind(at_ms=0.0, wall_ms=0, process="lab", **values)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def say(self, _text: str) -> None: ...
+
+    @property
+    def as_run(self) -> Run:
+        return cast("Run", self)
+
+
+def test_a_node_that_has_ended_by_itself_is_told_where_a_run_breaks_off() -> None:
+    run = Broken(1)
+    assert break_off(run.as_run, ClusterError("nobody answers")) == "nobody answers"
+    assert run.failed == [("nodes that run when the run broke off", "1 ended by themselves", False)]
+    assert run.notes == ["the run breaks off: nobody answers"]
+
+
+def test_a_node_that_the_run_has_ended_is_missed_by_nobody() -> None:
+    run = Broken(0, 1)
+    for action, node in (("KILL", 0), ("TERM", 1)):
+        Run.record_fault(run.as_run, action, node)
+    break_off(run.as_run, LabError("the machine is too busy"))
+    expect_running(run.as_run, "at the end", only_failed=True)
+    assert (run.failed, run.kept) == ([], [])
+    expect_running(run.as_run, "at the end")
+    assert run.kept == ["nodes that run at the end"]
+    Run.record_fault(run.as_run, "start", 1)  # and that has ended since
+    expect_running(run.as_run, "at the end", only_failed=True)
+    assert run.failed == [("nodes that run at the end", "1 ended by themselves", False)]
+
+
+@pytest.mark.parametrize(("action", "hurts"), [("KILL", True), ("CUT", True), ("start", False)])
+def test_what_comes_behind_a_fault_may_be_its_doing(action: str, hurts: bool) -> None:
+    run = Broken()
+    Run.record_fault(run.as_run, action, 1)
+    assert run.is_hurt is hurts
+    assert run.ended == ({1} if action == "KILL" else set())
+
+
+def test_where_the_network_has_ended_nodes_end_with_it() -> None:
+    run = Broken(0, 1, 2)
+
+    def refuse(*_words: str, **_: bool) -> bool:
+        raise LabError("the network is broken")
+
+    cast("Any", run).check = refuse
+    assert break_off(run.as_run, LabError("the network is broken")) == "the network is broken"
+
+
+def waits(problem: LabError | None = None) -> Callable[..., object]:
+    def wait(what: str, condition: Callable[[], object], bound_s: float) -> object:
+        assert (what, bound_s) == ("a leader", 20.0)
+        if problem is not None:
+            raise problem
+        return condition()
+
+    return wait
+
+
+@pytest.mark.parametrize(
+    ("problem", "failed"),
+    [
+        (NotInTimeError("Waited 20 s in vain for a leader."), [("a leader", "not so", True)]),
+        (LabError("the process consumer ended early"), []),
+    ],
+)
+def test_what_must_come_and_does_not_is_a_failed_check(
+    problem: LabError, failed: list[tuple[str, str, bool]]
+) -> None:
+    """Goal: a cluster that does not come back is broken; a client that ends is a mishap."""
+    run = cast("Any", Broken())
+    run.wait = waits()
+    assert must_come(run, "a leader", lambda: 7, 20.0) == 7
+    run.wait = waits(problem)
+    with pytest.raises(type(problem), match=str(problem)):
+        must_come(run, "a leader", lambda: 7, 20.0)
+    assert run.failed == failed
