@@ -227,10 +227,8 @@ class Run:
     ) -> None:
         """Create the topic with these replicas, watch it, and wait until all of it is in sync."""
         assignment = self.parameters.assignment() if assignment is None else assignment
-        self._watch(
-            assignment,
-            self.create_topic(self.topic, len(assignment), configs, assignment=assignment),
-        )
+        made = self.create_topic(self.topic, len(assignment), configs, assignment=assignment)
+        self._watch(assignment, made)
 
     def place_topic(self) -> dict[int, tuple[int, ...]]:
         """Create the topic where the cluster wants it, as `make_topic` does; its replicas."""
@@ -413,12 +411,10 @@ class Run:
         has ended; without `wait`, no longer than it is sent. Return the moment of the first signal,
         in monotonic ms.
         """
+        turn = self.observer.allow if action in UP_ACTIONS else self.observer.avoid
         for node in nodes:
             refuse_dead(self, node)
-            if action in UP_ACTIONS:
-                self.observer.allow(node)
-            else:
-                self.observer.avoid(node)
+            turn(node)
         self.sync_view()
         at_ms = time.monotonic() * 1000
         for node in nodes:
