@@ -20,6 +20,7 @@ import pytest
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
 from holdfast.lab.scenario import DRAWN, NETWORKS, PIPELINES, SCENARIOS
+from holdfast.lab.soak.campaign import Campaign, campaigns
 from holdfast.lab.soak.exercised import by_scenario, by_sink
 from holdfast.lab.soak.scenario_campaigns import CAMPAIGNS
 from holdfast.lab.soak.sink_kinds import SINKS
@@ -62,6 +63,7 @@ def test_what_nothing_uses_yet_is_in_no_name(source: Path) -> None:
     assert fingerprint(["one", "two"], source, without) == name
     assert fingerprint(["one", "two"], source, without[:1]) != name
     assert fingerprint(["one", "two", "one/b/new.py"], source, without) != name, "it is named"
+    assert fingerprint(["one", "two", "one/new/e.py"], source, without) != name, "so is this one"
     (source / "one" / "b" / "c.py").write_text("other")
     assert fingerprint(["one", "two"], source, without) != name
 
@@ -255,6 +257,16 @@ def test_the_folders_hold_all_that_a_proof_imports(
     inside = tuple(folder.removesuffix(".py").replace("/", ".") for folder in folders)
     outside = {name for name in needed if not f"{name}.".startswith(tuple(f"{i}." for i in inside))}
     assert not outside
+
+
+@pytest.mark.parametrize("campaign", campaigns(), ids=lambda each: each.name)
+def test_the_name_of_a_code_is_of_all_that_a_campaign_exercises(campaign: Campaign) -> None:
+    """Goal: nothing that is named is left out of the fingerprint with the folder that it is in.
+
+    Seen to fail: rows of one scenario in a network of its own held for the code of any other.
+    """
+    files = {each for each in campaign.exercises if (background.SOURCE / each).is_file()}
+    assert files <= set(background.files_of(campaign.exercises))
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ def files_of(
                 fnmatch(part, one) for part in name.parts for one in (*LEFT_OUT, *_COMPILED)
             ):
                 continue
-            if left_out.isdisjoint((file, *file.parents)):
+            if file == path or left_out.isdisjoint((file, *file.parents)):
                 found[str(name)] = None
     return list(found)
 
