@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.clients.replica_files import StoredReplica, stored_replica
 from holdfast.clients.workload.payload import digest_of, value_for
 from holdfast.clients.workload.recorder import Recorder
@@ -31,6 +32,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.steps import closing
 from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, assign, build_batch
+from holdfast.wire.messages.list_offsets import ListOffsetsRequest
 
 
 def batch_of(records: int, base: int = 0) -> bytes:
@@ -48,6 +50,8 @@ class End:
         self.ends_told: Callable[[str], dict[int, int]] | None = None
         self.while_reading: Callable[[], object] = lambda: None
         self.killed = 0
+        self.told = {0: 3}  # by leaders
+        self.driver = SimpleNamespace(leader=self._leader, send=self._ends)
         self.seen: list[str] = []  # in failed checks
         self.ended = set[int]()
         self.failed: list[str] = []
@@ -78,6 +82,19 @@ class End:
         file = directory / f"{0:020d}.log"
         file.write_bytes(batch_of(records))
         return file
+
+    def _leader(self, _topic: str, partition: int, *, refresh: bool) -> int:
+        assert refresh  # the one of before may be dead
+        if partition not in self.told:
+            raise NoLeaderError("nobody leads it", 5)
+        return 1
+
+    def _ends(self, request: ListOffsetsRequest, *, node: int) -> Any:
+        assert node == 1
+        ((asked,),) = (topic.partitions for topic in request.topics)
+        end = self.told[asked.partition_index]
+        found = SimpleNamespace(error_code=6 if end < 0 else 0, offset=abs(end))
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[found])])
 
     def wait(self, what: str, condition: Callable[[], Any], _seconds: float) -> Any:
         found = condition()
@@ -209,6 +226,28 @@ def test_a_final_read_that_is_given_nothing_for_long_is_a_failed_check(
     assert end.failed == ["the last read of t"]
     read(0.0)  # given nothing at all
     assert end.failed == ["the last read of t"] * 2
+
+
+@pytest.mark.parametrize(
+    ("told", "seen"),
+    [
+        ({0: 3, 1: 7}, None),
+        ({0: 2, 1: 7}, "P0: 2"),
+        ({0: 3}, "P1: not told"),
+        ({0: 3, 1: -7}, "P1: not told"),  # NOT_LEADER_OR_FOLLOWER
+    ],
+    ids=["all", "one lags", "one has no leader", "one is refused"],
+)
+def test_an_end_that_no_leader_tells_is_a_failed_check(
+    end: End, told: dict[int, int], seen: str | None
+) -> None:
+    """Goal: who can't be read for good has broken something; the last read alone says nothing."""
+    end.told = told
+    end.reader_fails = True
+    with pytest.raises(LabError, match="to its end"):
+        closing.final_read(end.as_run, "t", {0: 3, 1: 6})
+    failed = ["high watermarks of t, as leaders tell them"]
+    assert (end.failed, end.seen) == (([], []) if seen is None else (failed, [seen]))
 
 
 def acknowledge(end: End, *numbers: int) -> None:

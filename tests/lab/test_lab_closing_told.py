@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.clients.replica_files import stored_replica
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Event, Replica, ReplicaBatch, read_events
@@ -38,6 +39,7 @@ class Told:
         self.held: dict[str, Nodes] = {"t": {1: [1], 0: [0, 1]}, "other": {0: [1]}}
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {1: (1,), 0: (0, 1)}}
         self.reader_fails = False
+        self.driver = SimpleNamespace(leader=self._leaderless)
         self.read = HistoryTail(folder / "nowhere")
         self.while_waiting: Callable[[], object] = lambda: None
         self.allowed = SimpleNamespace(compacts=lambda _topic: False)
@@ -70,6 +72,9 @@ class Told:
 
     def _partitions(self, topic: str) -> dict[int, Any]:
         return {p: SimpleNamespace(replicas=nodes) for p, nodes in self.held[topic].items()}
+
+    def _leaderless(self, topic: str, _partition: int, *, refresh: bool) -> int:
+        raise NoLeaderError(f"nobody leads {topic}{'' if refresh else ', as was said'}", 5)
 
     def _node(self, node: int) -> Any:
         return SimpleNamespace(config_file=str(self.history / f"{node}.properties"))

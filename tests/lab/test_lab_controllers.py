@@ -166,6 +166,7 @@ def test_with_zookeeper_the_broker_that_is_hurt_is_not_the_controller(
         parameters=Parameters(engine=OLDER),
         driver=asked,
         topic="foo",
+        ended=set[int](),
         cluster=SimpleNamespace(
             kill=lambda node, signal, **_: done.append(f"{signal} {node}"),
             start_node=lambda node, **_: done.append(f"start {node}"),
@@ -176,7 +177,7 @@ def test_with_zookeeper_the_broker_that_is_hurt_is_not_the_controller(
     monkeypatch.setattr(controller_down, "committed", lambda *_: None)
     controller_down.settle_with_zookeeper(run)
     assert done == (["TERM 2", "start 2"] if moved else [])
-    assert (controllers, topics) == ([], [])
+    assert (controllers, topics, run.ended) == ([], [], set())
 
 
 @pytest.mark.parametrize(("state", "kept"), [("running", True), ("dead", False)])

@@ -48,6 +48,9 @@ class Broken:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def record_fault(self, action: str, node: int) -> None:
+        Run.record_fault(self.as_run, action, node)
+
     def say(self, _text: str) -> None: ...
 
     @property
@@ -71,9 +74,40 @@ def test_a_node_that_the_run_has_ended_is_missed_by_nobody() -> None:
     assert (run.failed, run.kept) == ([], [])
     expect_running(run.as_run, "at the end")
     assert run.kept == ["nodes that run at the end"]
-    Run.record_fault(run.as_run, "start", 1)  # and that has ended since
+
+
+def test_a_node_that_was_started_again_has_to_run_and_one_that_was_not_does_not() -> None:
+    """Goal: a start that can't be made, for a port that is in use, is no node that has ended."""
+    run = Broken(1)
+    run.ended = {1}
+    starts = cast("Any", run)
+    starts.observer = SimpleNamespace(allow=lambda _node: None)
+
+    def refuse(_node: int, *, wait: bool) -> None:
+        raise ClusterError(f"port 9092 is in use{'' if wait else ' by another program'}")
+
+    run.cluster.start_node = refuse
+    with pytest.raises(ClusterError, match="by another program"):
+        Run.start_node(run.as_run, 1, wait=False)
+    break_off(run.as_run, ClusterError("port 9092 is in use"))
+    assert run.failed == []
+    run.cluster.start_node = lambda *_, **__: None
+    Run.start_node(run.as_run, 1, wait=False)
     expect_running(run.as_run, "at the end", only_failed=True)
     assert run.failed == [("nodes that run at the end", "1 ended by themselves", False)]
+
+
+def test_a_node_that_ends_while_others_are_looked_at_was_not_killed_by_the_run() -> None:
+    """Goal: who is dead when its signal is due has ended by itself."""
+    dead: list[int] = []
+    run = cast("Any", Broken())
+    run.cluster.state = lambda node: "dead" if node in dead else "running"
+    run.cluster.node = lambda _node: SimpleNamespace(log_file="broker.log")
+    run.observer = SimpleNamespace(avoid=lambda _node: None)
+    run.sync_view = lambda: dead.append(1)
+    with pytest.raises(LabError, match="node 1 has ended by itself, see broker"):
+        Run.fault(run, "KILL", 1)
+    assert (run.failed, run.ended) == ([("1 runs", "it has ended by itself", False)], set())
 
 
 @pytest.mark.parametrize(("action", "hurts"), [("KILL", True), ("CUT", True), ("start", False)])

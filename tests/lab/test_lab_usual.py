@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -185,6 +186,8 @@ def test_a_node_that_does_not_come_to_serve_breaks_the_promise(state: str, late:
     run = cast("Any", scene)
     run._observer = SimpleNamespace()
     run._start_s = 30.0
+    run.ended = {1}
+    run.not_serving = partial(Run.not_serving, run)
     run.record_fault = lambda *_: None
     run.cluster = SimpleNamespace(
         start_node=lambda *_, **__: None, wait_serving=wait_serving, state=lambda _node: state

@@ -180,8 +180,6 @@ class Run:
         self.is_hurt |= action in HURTS
         if action in ENDS:
             self.ended.add(node)
-        elif action == "start":
-            self.ended.discard(node)
         event = self.record(Fault, action=action, node=node, detail=detail)
         self.say(describe(event))
 
@@ -413,11 +411,11 @@ class Run:
         """
         turn = self.observer.allow if action in UP_ACTIONS else self.observer.avoid
         for node in nodes:
-            refuse_dead(self, node)
             turn(node)
         self.sync_view()
         at_ms = time.monotonic() * 1000
         for node in nodes:
+            refuse_dead(self, node)
             self.record_fault(action, node)
             self.cluster.kill(node, action, wait=False)
         if action not in HURTS or not wait:
@@ -436,23 +434,24 @@ class Run:
             self.wait("another broker's view", lambda: self.view.seen_by in left, self._start_s)
 
     def start_node(self, *nodes: int, wait: bool = True) -> None:
-        """Start nodes again and wait until they serve; without `wait`, only that they run.
-
-        One that ends while it starts, or does not come to serve, is no mishap of the run: the
-        cluster is broken, or the machine starved.
-        """
+        """Start nodes again and wait until they serve; without `wait`, only that they run."""
         for node in nodes:
             self.record_fault("start", node)
             self.cluster.start_node(node, wait=False)
+            self.ended.discard(node)
         for node in nodes:
             try:
                 if wait:
                     self.cluster.wait_serving(node, timeout_s=self._start_s)
             except ClusterError as error:
-                late = self.cluster.state(node) != "dead"
-                self.check(f"{node} starts again", "it serves", str(error), kept=False, late=late)
+                self.not_serving(node, str(error))
                 raise
             self.observer.allow(node)
+
+    def not_serving(self, node: int, seen: str) -> None:
+        """A failed check: that is no mishap of the run; the cluster is broken, or starved."""
+        late = self.cluster.state(node) != "dead"
+        self.check(f"{node} starts again", "it serves", seen, kept=False, late=late)
 
     def alter_topic(self, **configs: str) -> bool:
         """Set topic configs at run time; underscores stand for dots.

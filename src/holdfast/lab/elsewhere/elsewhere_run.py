@@ -107,6 +107,9 @@ class ElsewhereRun(Run):
             self._elsewhere.wait_whole()
         return super().fault(action, *nodes, wait=wait)
 
+    def not_serving(self, node: int, seen: str) -> None:
+        """Nothing: that may be the doing of its owner's command, as nobody can tell here."""
+
     def record(self, kind: type[EventT], **values: Any) -> EventT:
         if kind is GroupExpected:  # whoever makes a group says so
             self._groups[values["group"]] = None

@@ -93,8 +93,10 @@ def settle_with_zookeeper(run: Run) -> None:
     """
     bound_s = run.parameters.start_s
     if run.driver.metadata([]).controller_id == VICTIM:
+        run.ended.add(VICTIM)
         run.cluster.kill(VICTIM, "TERM", timeout_s=run.parameters.leave_s)
         run.cluster.start_node(VICTIM, timeout_s=bound_s)
+        run.ended.discard(VICTIM)
 
     def elsewhere() -> bool:
         return run.driver.metadata([]).controller_id not in {-1, VICTIM}

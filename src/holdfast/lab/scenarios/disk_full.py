@@ -172,8 +172,8 @@ def expect_end(run: Run, node: int) -> None:
     """Check that a node ends by itself, and says why in its last line."""
     if node in run.cluster.broker_ids:
         run.observer.avoid(node)
-    ended = run.soon(lambda: run.cluster.state(node) == "dead", SETTLE_S)
     run.ended.add(node)
+    ended = run.soon(lambda: run.cluster.state(node) == "dead", SETTLE_S)
     run.check(
         f"{node}, on a full disk alone",
         "ends by itself",

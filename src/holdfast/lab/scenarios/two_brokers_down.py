@@ -38,7 +38,7 @@ def steps(run: Run) -> None:
     expect_only_flows(run, raw, "two brokers are down", [0, 2])
 
     run.start_node(FIRST)
-    must_come(run, f"{FIRST} to be live again", lambda: FIRST in run.view.brokers, 20.0)
+    must_come(run, f"{FIRST} to be live again", lambda: FIRST in run.view.brokers, bound_s)
     run.steady(raw, 1.0)
     run.expect(
         f"only {FIRST} is back: it lacks events and must not lead",

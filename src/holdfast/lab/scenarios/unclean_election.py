@@ -65,7 +65,7 @@ def strike(run: Run) -> None:
         run,
         "C to be live, and A not to be",
         lambda: C in run.view.brokers and A not in run.view.brokers,
-        30.0,
+        max(30.0, run.parameters.noticed_s),
     )
 
 

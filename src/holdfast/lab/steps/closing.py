@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.replica_files import (
     DamagedFileError,
     ReplicaTail,
@@ -25,6 +26,12 @@ from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps.mishaps import expect_running, must_come
 from holdfast.lab.steps.wants import lists_text, names
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from holdfast.wire.well_known import LATEST
 
 FINAL_READ_S = 40.0
 LOOK_S = 10.0  # for files to be whole that nodes still write
@@ -36,7 +43,6 @@ def conclude(run: Run) -> None:
 
     LabError: a log could not be read to its end. What is there by then is in the history.
     """
-    expect_running(run, "at the end", only_failed=True)
     run.stop_workers()
     with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
         for topic in run.placement:
@@ -48,6 +54,7 @@ def conclude(run: Run) -> None:
             finally:  # replicas that differ are broken, whatever became of the read
                 if told is None:
                     note_replicas(run, recorder, topic)
+    expect_running(run, "at the end", only_failed=True)
 
 
 def expect_kept_somewhere(run: Run) -> None:
@@ -170,10 +177,10 @@ class _Looks:
 def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     """Read all partitions to their end in a new process. LabError: it can't, or takes too long.
 
-    So nothing is decided then: what can't be read may be lost, or the machine too slow. But a
-    reader that has been given nothing for long is a failed check: the cluster stands still. The end
-    is the high watermark, once it has come to where the replicas end: with acks=1 it may lag behind
-    what was acknowledged, and that is no loss.
+    So nothing is decided then: what can't be read may be lost, or the machine too slow. But where
+    leaders don't tell such an end, or the reader was given nothing for long, that is a failed
+    check: the cluster stands still. The end is the high watermark, once it has come to where the
+    replicas end: with acks=1 it may lag behind what was acknowledged, and that is no loss.
     """
     own = topic == run.topic
     run.note("reading everything back" if own else f"reading {topic} back")
@@ -194,10 +201,41 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
         if still_s >= SETTLE_S:
             since = f"given nothing for {still_s:.0f} s"
             run.check(f"the last read of {topic}", "comes to its end", since, kept=False, late=True)
+        _expect_told(run, topic, ends)
         raise LabError(
             f"the last read did not read {names(ends)} of {topic} to its end, so nobody can say "
             f"what is lost: {error}"
         ) from error
+
+
+def _expect_told(run: Run, topic: str, ends: Mapping[int, int]) -> None:
+    """Check that leaders tell everybody the ends that their replicas have come to."""
+
+    def behind() -> dict[int, int]:
+        told = {partition: high_watermark(run, topic, partition) for partition in ends}
+        return {partition: end for partition, end in told.items() if end < ends[partition]}
+
+    if not run.soon(lambda: not behind(), SETTLE_S):
+        left = behind()
+        run.check(
+            f"high watermarks of {topic}, as leaders tell them",
+            ", ".join(f"P{partition}: {ends[partition]}" for partition in left),
+            ", ".join(f"P{p}: {end}" if end >= 0 else f"P{p}: not told" for p, end in left.items()),
+            kept=not left,
+            late=True,
+        )
+
+
+def high_watermark(run: Run, topic: str, partition: int) -> int:
+    """Return up to where a partition can be read, as its leader says; -1: nobody does."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    try:
+        leader = run.driver.leader(topic, partition, refresh=True)
+        (found,) = run.driver.send(request, node=leader).topics[0].partitions
+    except DriverError:
+        return -1
+    return -1 if found.error_code else int(found.offset)
 
 
 def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:

@@ -33,6 +33,7 @@ class SmallDisk:
         config = Path(run.cluster.node(node).config_file)
         self.file_system = config.parent / "small"
         self.directory = self.file_system / "data"
+        run.ended.add(node)
         run.cluster.kill(node, "TERM", timeout_s=run.parameters.leave_s)
         before = log_directories(run, node)
         mount_small(self.file_system, SIZE_BYTES)
@@ -42,6 +43,7 @@ class SmallDisk:
         directories = [self.directory] if only else [*before, self.directory]
         _set_directories(config, directories)
         run.cluster.start_node(node, timeout_s=run.parameters.start_s)
+        run.ended.discard(node)
         run.note(f"{self} lies on a file system of {SIZE_BYTES >> 20} MiB")
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from holdfast.lab.pipelines.pipeline import Pipeline
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.usual import bring_back
+from holdfast.lab.steps.wants import without
 
 READ_S = 5.0  # in which the table gets what had been read of a broker before it died
 AWAY_S = 15.0  # longer than a session, and than any retry of the query
@@ -22,6 +23,8 @@ def steps(run: Run) -> None:
     for number in range(run.parameters.kills):
         leader = run.view.partitions[number % run.parameters.partitions].leader
         since_s = run.fault("KILL", leader) / 1000
+        others = without(run.replicas, {leader})
+        run.expect(f"SIGKILL of broker {leader}: others lead", others, run.parameters.noticed_s)
         run.must_flow(producer)  # by now others lead: what follows was not read of the dead one
         ends = producer.tail.poll().ends
         pipeline.expect_progress(f"SIGKILL of broker {leader}", behind=ends, since_s=since_s)
