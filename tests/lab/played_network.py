@@ -1,0 +1,174 @@
+"""The network and the controllers of a run that is played: cuts are made, and hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tests.lab.played import Played
+
+from holdfast.cluster import ClusterError
+from holdfast.cluster.quorum import QuorumReplica, QuorumState
+from holdfast.lab.parameters import refuse_if
+from holdfast.lab.steps.controllers import Change
+from holdfast.lab.steps.sides import Side
+
+
+class PlayedSides:
+    """What stands in for `Sides`: it writes down what is done to links."""
+
+    def __init__(self, played: Any) -> None:
+        self._played: Played = played
+        self._dropped = 0
+        self._cut = False
+        self.has_places = True
+
+    def of(self, *nodes: int) -> Side:
+        return Side(f"client-{nodes[0]}", ",".join(map(str, nodes)))
+
+    def client_of(self, side: Side) -> str:
+        return str(side.place)
+
+    def nodes_of(self, zone: str) -> list[int]:
+        number = "abc".index(zone)
+        return [number, 100 + number]
+
+    def isolate(self, *nodes: int, clients: bool = True) -> float:
+        self._played.now_ms += 1
+        self._begin(f"isolate {nodes}{'' if clients else ' without clients'}")
+        for node in nodes:
+            if node in self._played.cluster.broker_ids:
+                self._played.apart[node] = dict(self._played.view.partitions)
+            else:
+                self._played.mute.add(node)
+        return self._played.now_ms
+
+    def isolate_zone(self, zone: str) -> float:
+        return self.isolate(*self.nodes_of(zone))
+
+    def cut(
+        self, a: str, b: str, nodes: Sequence[int], detail: str, *, one_way: bool = False
+    ) -> float:
+        self._begin(f"cut {a} from {b}{' one way' if one_way else ''}, {tuple(nodes)} {detail}")
+        self._played.is_zoned |= "node-" in a
+        self._played.mute |= set(nodes) & set(self._played.cluster.controller_ids)
+        return self._played.now_ms
+
+    def _begin(self, text: str) -> None:
+        self._played.now_ms += 1
+        self._played.do(text)
+        self._dropped += 0 if self._played.lie.is_leaky else 7
+
+    def swallow(self, node: int, api: str, count: int, *, close: bool) -> None:
+        self._begin(f"swallow {count} answers of {node} to {api}{', close' if close else ''}")
+        self._played.swallows = 0 if self._played.is_patient else count
+
+    def swallowed(self, count: int) -> int:
+        return count
+
+    def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
+        self._played.do(f"slow {a} to {b}: {latency or rate}")
+        self._played.slow_ms = 0.0 if self._played.lie.is_hasty else 2000.0
+        return self._played.now_ms
+
+    def dropped(self) -> int:
+        return self._dropped
+
+    def must_drop(self, what: str, before: int = 0) -> None:
+        self._played.do(f"{what} must drop packets")
+        refuse_if(self._dropped <= before, f"{what} has dropped no packet")
+
+    def heal(self) -> float:
+        self._played.do("heal")
+        self._played.now_ms += 1
+        at_ms = self._played.now_ms
+        self._played.now_ms += 1
+        self._played.slow_ms, self._played.is_zoned = 0.0, False
+        self._played.apart.clear()
+        self._played.mute.clear()
+        return at_ms
+
+    def heal_node(self, node: int) -> None:
+        self._played.do(f"heal {node}")
+        self._played.apart.pop(node, None)
+        self._played.mute.discard(node)
+
+    def heal_pair(self, a: int, b: int) -> None:
+        self._played.do(f"heal {a} and {b}")
+
+    def lose(self, a: str, b: str, share: str) -> None:
+        self._begin(f"lose {share} from {a} to {b}")
+
+    def look_past(self, *brokers: int) -> None: ...
+
+    def look_again(self, *brokers: int) -> None: ...
+
+    def believes(self, broker: int, partition: int) -> Any:
+        if self._played.lie.is_humble:
+            return self._played.view.partitions[partition]
+        return self._played.apart[broker][partition]
+
+
+class PlayedQuorum:
+    """The controllers: one that lives and is heard is active, if a majority of them is."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self._leader, self._epoch = played.cluster.controller_ids[0], 3
+        cluster = played.cluster
+        cluster.quorum = self.look
+        cluster.wait_for_active_controller = self.wait
+        played.mute = set()
+
+    def look(self) -> QuorumState | None:
+        voters = self._played.cluster.controller_ids
+        heard = [node for node in voters if self._played.hears(node)]
+        if 2 * len(heard) <= len(voters) and not self._played.lie.is_unled:
+            return None
+        if heard and self._leader not in heard:
+            self._leader = heard[0]
+            self._epoch += not self._played.lie.is_stale
+        if self._played.lie.is_restless:
+            self._epoch += 1
+        replicas = tuple(
+            QuorumReplica(
+                id=node, directory_id=b"", log_end=9, last_fetch_ms=0, last_caught_up_ms=0
+            )
+            for node in voters
+        )
+        return QuorumState(
+            leader=self._leader,
+            epoch=self._epoch,
+            high_watermark=9,
+            voters=replicas,
+            observers=(),
+        )
+
+    def wait(self, *, other_than: int | None, timeout_s: float) -> QuorumState:
+        found = self.look()
+        if found is None or found.leader == other_than:
+            raise ClusterError(f"no active controller in {timeout_s:g} s")
+        return found
+
+
+class PlayedChanger:
+    """What stands in for who changes metadata: each change is made at once, if anybody can."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self.changes = [Change(0.0, 1.0, None)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def first_after(self, at_ms: float) -> Change | None:
+        if self._played.cluster.quorum() is None or self._played.lie.is_frozen:
+            return None
+        return Change(at_ms, at_ms + 1, None)
+
+    def made_since(self, at_ms: float) -> int:
+        assert at_ms < math.inf
+        return 0 if self._played.cluster.quorum() is None else 1

@@ -1,0 +1,199 @@
+"""Where steps are played: what they reach for beyond the run is replaced, and told of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+from tests.lab.played import Played
+from tests.lab.played_clients import HONEST, Lie
+from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
+
+from holdfast.clients import topic_descriptions
+from holdfast.clients.blocking_driver import Driver
+from holdfast.cluster import probe, quorum
+from holdfast.cluster.layout import EMBEDDED, ClusterError
+from holdfast.cluster.processes import log_tail
+from holdfast.lab import evidence
+from holdfast.lab.parameters import LabError
+from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenarios import controller_down, disk_full, read_anomaly
+from holdfast.lab.scenarios.networks import split_brain
+from holdfast.lab.steps import (
+    closing,
+    controllers,
+    dead_disks,
+    expiry,
+    measures,
+    moving,
+    sides,
+    small_disks,
+)
+from holdfast.wire.administration import AdminError
+from holdfast.wire.errors import ErrorCode
+
+LAST_WORDS = controller_down.PATIENCE[EMBEDDED].last_words
+PLAYED = ("holdfast.lab.scenarios", "holdfast.lab.steps")
+
+
+class PlayedMover:
+    """What stands in for `Mover`: what it moves is there at once, or when it is waited for."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self._target: dict[int, tuple[int, ...]] = {}
+        self._before: dict[int, tuple[int, ...]] = {}
+
+    def begin(self, target: Any, *, rate: int | None = None) -> None:
+        self._played.do(f"move{'' if rate is None else f' at {rate}'}")
+        self._target = {p: tuple(nodes) for p, nodes in target.items()}
+        self._before = dict(self._played.replicas)
+
+    def set_rate(self, rate: int) -> None:
+        self._played.do(f"move at {rate}")
+
+    def moving(self) -> list[int]:
+        return [] if self._played.lie.is_hasty else sorted(self._target)
+
+    def cancel(self) -> list[int]:
+        self._played.do("call back")
+        called, self._target = sorted(self._target), {}
+        return called
+
+    def wait(self) -> None:
+        self._played.do("wait for moves")
+        self._played.move(self._target)
+        self._target = {}
+
+
+class PlayedDriver:
+    """A client for what is administrative: nobody answers it in time."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def peer(self, node: int) -> int:
+        return node
+
+    def perform(self, _asked: object) -> None:
+        if not self._played.lie.is_unled:
+            raise AdminError("it", ErrorCode.REQUEST_TIMED_OUT, None, subject="that")
+
+
+class PlayedDisk:
+    """A small disk of a node, which has the even partitions on it."""
+
+    def __init__(self, played: Played, node: int, *, only: bool) -> None:
+        self._played, self._node, self._only = played, node, only
+
+    def holds(self, partition: int) -> bool:
+        return partition % 2 == 0 and not self._played.lie.is_crowded
+
+    def replica(self, partition: int) -> Path:
+        return Path(f"{self._node}-{partition}")
+
+    def fill(self, spare_bytes: int = 0) -> None:
+        self._played.do(f"fill the disk of {self._node}, but for {spare_bytes}")
+        if self._only:
+            self._played.signal(self._node, "KILL")
+
+    def make_room(self) -> None:
+        self._played.do(f"make room for {self._node}")
+
+
+def answer(played: Played) -> Any:
+    """Return what a broker tells clients of the cluster's addresses."""
+    brokers = played.cluster.broker_ids
+    port = 1 if played.lie.is_forgetful else 9092
+    return SimpleNamespace(brokers={node: (f"host-{node}", port) for node in brokers})
+
+
+def replaced(played: Played) -> dict[Any, Any]:
+    """Return what stands in for what."""
+
+    def word(value: object) -> str:
+        if callable(value):
+            return ""
+        return value.name if isinstance(value, Path) else str(value)
+
+    def takes(what: str) -> Callable[..., None]:
+        return lambda _run, *told: played.do(f"{what} {' '.join(map(word, told))}")
+
+    def expect_begins(_run: object, when: str, wanted: dict[int, int]) -> None:
+        played.begins |= wanted
+        played.check(f"begins, {when}", str(wanted), "", kept=True)
+
+    return {
+        time: played.time,
+        closing.end_of: played.end_of,
+        closing.replica_directory: lambda _run, node, partition: Path(f"{node}-{partition}"),
+        dead_disks.replace_disk: takes("new disk"),
+        dead_disks.lose_replicas: takes("copies lost"),
+        dead_disks.cut_back: takes("cut back"),
+        shutil: SimpleNamespace(copytree=takes("copied"), which=lambda _name: None),
+        Driver: lambda *_, **__: PlayedDriver(played),
+        log_tail: lambda *_: "" if played.lie.is_forgetful else f"so it goes {LAST_WORDS}",
+        probe.ask: lambda *_, **__: answer(played),
+        read_anomaly.fetch: lambda _run, _peer, offset: SimpleNamespace(
+            records=b"", high_watermark=offset + played.lie.is_leaky
+        ),
+        small_disks.SmallDisk: PlayedDisk,
+        disk_full.expect_told: takes("told"),
+        disk_full.expect_end: takes("ends"),
+        evidence.events_of: played.events_of,
+        evidence.history_files: lambda _history: played.histories,
+        split_brain.named: played.named,
+        expiry.begins: lambda _run, p: dict.fromkeys(
+            played.cluster.broker_ids, played.begins.get(p, 1)
+        ),
+        expiry.expect_begins: expect_begins,
+        measures.replica_sizes: lambda _run: {
+            (node, p): played.sizes.get(p, 1000)
+            for p, nodes in played.replicas.items()
+            for node in nodes
+        },
+        controllers.MetadataChanger: lambda _servers: PlayedChanger(played),
+        moving.Mover: PlayedMover,
+        sides.Sides: PlayedSides,
+        topic_descriptions.described: played.described,
+        quorum.describe: played.humble,
+        quorum.ask_one: played.humble,
+    }
+
+
+def stage(monkeypatch: pytest.MonkeyPatch, played: Played) -> None:
+    """Let what steps reach for be what is played."""
+    PlayedQuorum(played)
+    found = {id(original): fake for original, fake in replaced(played).items()}
+    for name, module in list(sys.modules.items()):
+        if name.startswith(PLAYED):
+            for key, value in list(vars(module).items()):
+                if id(value) in found:
+                    monkeypatch.setattr(module, key, found[id(value)])
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, name: str, part_name: str, lie: Lie = HONEST
+) -> Played:
+    """Play one part of a scenario, and return what it came to."""
+    scenario = load_scenario(name)
+    part = next(each for each in scenario.parts if each.name == part_name)
+    played = Played(part.parameters(scenario.defaults), directory, lie)
+    with monkeypatch.context() as patched:
+        stage(patched, played)
+        try:
+            part.steps(played.as_run)
+        except (LabError, ClusterError) as error:
+            played.broke_off = str(error)
+    return played

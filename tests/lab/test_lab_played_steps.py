@@ -1,0 +1,99 @@
+"""Goal: no check of a scenario's steps is left out, turned round, or true whatever happens.
+
+Method: golden transcripts. Steps are played on a cluster that does what it is expected to do, and
+each thing done and checked is written down; then on one that lies in one way, and what fails by
+that is written down. `--rewrite` writes both into the files; review them as a diff: an honest
+cluster fails nothing but what a control is to fail, and each lie is caught where it would matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.lab.played_clients import HONEST, Lie
+from tests.lab.played_stage import play
+
+from holdfast.lab.scenario import load_scenario
+
+FOLDER = Path(__file__).parent / "played_steps"
+HURT = ("KILL", "TERM", "STOP", "isolate", "cut", "fill")
+LIES = (
+    Lie(name="everything is acknowledged", acknowledges=True),
+    Lie(name="nothing is acknowledged once somebody is hurt", acknowledges=False, since=HURT),
+    Lie(name="consumers receive nothing once somebody is hurt", is_deaf=True, since=HURT),
+    Lie(name="epochs do not rise", is_stale=True),
+    Lie(name="who leaves hands nothing over", is_hasty=True),
+    Lie(name="replicas are crowded", is_crowded=True),
+    Lie(name="what is too much stays, and nothing is copied", is_hoarding=True),
+    Lie(name="settings are not heard of", is_unheard=True),
+    Lie(name="nothing is dropped, and what is hidden is read", is_leaky=True),
+    Lie(name="who is cut off knows it", is_humble=True),
+    Lie(name="a controller is active without a majority", is_unled=True),
+    Lie(name="there are elections all the time", is_restless=True),
+    Lie(name="not all is said, and moves do nothing", is_forgetful=True),
+    Lie(name="no metadata change is made", is_frozen=True),
+)
+PLAYED = sorted(path.stem for path in FOLDER.glob("*.txt"))
+# Those whose steps ask for more than can be played.
+NOT_PLAYED = {
+    ("disk-full", "control"): "it looks into the files of a disk",
+    ("partial-bootstrap", "control"): "it writes nodes' files, and has a balancer",
+}
+
+
+def parts_of(name: str) -> list[str]:
+    parts = (part.name for part in load_scenario(name).parts)
+    return [part for part in parts if (name, part) not in NOT_PLAYED]
+
+
+@cache
+def sections(name: str) -> dict[str, str]:
+    """Return what the file of a scenario says of each of its parts."""
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    found = (section.partition("\n") for section in text.split("# ")[1:])
+    return {title: body.rstrip("\n") for title, _, body in found}
+
+
+def told(monkeypatch: pytest.MonkeyPatch, directory: Path, name: str, part: str) -> str:
+    """Play a part, honestly and with each lie, and return what came of it in words."""
+    honest = play(monkeypatch, directory, name, part, HONEST)
+    ended = [f"breaks off: {honest.broke_off}"] if honest.broke_off is not None else []
+    lines = [*honest.did, *honest.results, *ended]
+    for lie in LIES:
+        lied = play(monkeypatch, directory, name, part, lie)
+        new = Counter(lied.failed) - Counter(honest.failed)
+        gone = Counter(honest.failed) - Counter(lied.failed)
+        changes = [
+            *(f"  fails: {each}" for each in new.elements()),
+            *(f"  does not fail: {each}" for each in gone.elements()),
+            *([] if lied.results == honest.results else [f"  {each}" for each in lied.results]),
+            *([] if lied.broke_off == honest.broke_off else [f"  breaks off: {lied.broke_off}"]),
+        ]
+        lines += [f"- {lie.name}", *changes] if changes else []
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [(name, part) for name in PLAYED for part in parts_of(name)]
+)
+def test_steps_as_they_are_played(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, part: str, rewrite: bool
+) -> None:
+    """Goal: what is done, checked and caught by that is what it was when somebody read it."""
+    happened = told(monkeypatch, tmp_path, name, part)
+    if rewrite:
+        path = FOLDER / f"{name}.txt"
+        before = sections(name) if path.read_text(encoding="utf-8") else {}
+        now = {**before, part: happened}
+        path.write_text("".join(f"# {each}\n{text}\n" for each, text in now.items()))
+        sections.cache_clear()
+    assert happened == sections(name)[part]
+
+
+def test_every_part_is_played() -> None:
+    """Goal: a part that is added is played as well, or it stands here why not."""
+    for name in PLAYED:
+        assert list(sections(name)) == parts_of(name)
