@@ -68,6 +68,7 @@ class Played:
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {}
         self.now_ms = 1000.0
         self.time = SimpleNamespace(monotonic=self._monotonic, time_ns=lambda: 10**18)
+        self.guard = SimpleNamespace(environment={})
         self.afterwards = ExitStack()
         self._down: set[int] = set()
         self._still: set[int] = set()
@@ -82,6 +83,7 @@ class Played:
         self.left: dict[int, int] = {}  # who was the last in sync, by partition
         self.broke_off: str | None = None
         self.sizes: dict[int, int] = {}  # of logs, by partition
+        self.cut_clients: set[str | None] = set()  # by their places
         self.slow_ms = 0.0  # how long acks=all waits for a slow follower
         self.is_zoned = False  # clients reach the broker in their zone alone
         self.swallows = 0  # answers to who never sends again
@@ -159,6 +161,8 @@ class Played:
 
     def asks(self, place: str | None, partition: int) -> int:
         """Return which leader a client in this place reaches; -1: none."""
+        if place in self.cut_clients:
+            return -1
         for node, states in self.apart.items():
             if place == f"client-{node}":
                 return node if states[partition].leader == node else -1
@@ -230,9 +234,9 @@ class Played:
             found = Acknowledged(offset=next(self._numbers), **told)
             self.lonely |= {found.id} if asked in self.apart else set()
             return found
-        if asked < 0:
+        if asked < 0 and not self.cut_clients:
             return Refused(error=NOBODY, **told)
-        if asked in self._down or self.leader_of(partition) != asked or was_enough:
+        if asked in self._down | self._still or self.leader_of(partition) != asked or was_enough:
             return Unknown(error=LOST, **told)
         return Refused(error=REFUSAL, **told)
 
@@ -460,7 +464,7 @@ class Played:
         told = None if place is None else str(place)
         self._workers.append(worker := Worker(self, name, acks, told, reads=reads))
         assert isinstance(most, int)
-        worker.wanted = most
+        worker.wanted, worker.gives_up = most, "delivery_timeout_ms" in flags
         if reads:
             worker.log += self._given(name)
         return worker
@@ -519,6 +523,10 @@ class Played:
     def steady_view(self, seconds: float) -> None:
         self.do("time passes")
         self.now_ms += seconds * 1000
+        for worker in self._workers:
+            if worker.gives_up:
+                worker.flow()
+                worker.tail.errors["_QUEUE_FULL", 0] += not self.lie.is_hoarding
 
     def check(
         self, name: str, expected: str, _seen: str, *, kept: bool, late: bool = False
@@ -557,7 +565,7 @@ class Played:
         gone = self._down | self.apart.keys()
         for partition, each in wanted.items():
             isr, leader = each.isr, each.leader
-            if isr and leader is None and self.leader_of(partition) in gone:
+            if isr and leader is None and self.leader_of(partition) in {*gone, -1}:
                 leader = next((n for n in self.replicas[partition] if n in isr - gone), -1)
             self.look_like(partition, Want(leader, isr))
         self._fence(set(self._states) - set(wanted))

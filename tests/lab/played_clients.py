@@ -112,12 +112,13 @@ class Worker:
         self.tail = Told()
         self.running = True
         self.wanted = 1  # records
+        self.gives_up = False  # what is not answered in time; others wait
         self.is_ended = False
         self._played, self._acks, self._reads = played, acks, reads
 
     def flow(self) -> None:
         """Send one record to each partition, or read one of each."""
-        if self.is_ended:
+        if self.is_ended or (self.place in self._played.cut_clients and not self.gives_up):
             return
         self.tail.latest_ms = self._played.now_ms
         for partition in self._played.partitions:

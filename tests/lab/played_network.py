@@ -51,6 +51,8 @@ class PlayedSides:
         self, a: str, b: str, nodes: Sequence[int], detail: str, *, one_way: bool = False
     ) -> float:
         self._begin(f"cut {a} from {b}{' one way' if one_way else ''}, {tuple(nodes)} {detail}")
+        if detail in {"cut off", "unheard", "deaf"} and not self._played.lie.is_leaky:
+            self._played.cut_clients |= {each for each in (a, b) if each.startswith("client")}
         self._played.is_zoned |= "node-" in a
         self._played.mute |= set(nodes) & set(self._played.cluster.controller_ids)
         return self._played.now_ms
@@ -85,6 +87,7 @@ class PlayedSides:
         at_ms = self._played.now_ms
         self._played.now_ms += 1
         self._played.slow_ms, self._played.is_zoned = 0.0, False
+        self._played.cut_clients.clear()
         self._played.apart.clear()
         self._played.mute.clear()
         return at_ms

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -13,15 +16,19 @@ from typing import Any, Self
 import pytest
 from tests.lab.played import Played
 from tests.lab.played_clients import HONEST, Lie
+from tests.lab.played_groups import PlayedGroup, PlayedSink, rows
 from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
+from tests.lab.played_pipelines import NoTable, PlayedPipeline, PlayedTopic, read_log, server
 
 from holdfast.clients import topic_descriptions
 from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.workload import member_sink
 from holdfast.cluster import probe, quorum
 from holdfast.cluster.layout import EMBEDDED, ClusterError
 from holdfast.cluster.processes import log_tail
-from holdfast.lab import evidence
+from holdfast.lab import evidence, group
 from holdfast.lab.parameters import LabError
+from holdfast.lab.pipelines import pipeline, plain_log, postgresql_server, tables
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios import controller_down, disk_full, read_anomaly
 from holdfast.lab.scenarios.networks import split_brain
@@ -30,6 +37,7 @@ from holdfast.lab.steps import (
     controllers,
     dead_disks,
     expiry,
+    group_results,
     measures,
     moving,
     sides,
@@ -38,6 +46,7 @@ from holdfast.lab.steps import (
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 
+SEED = 7  # of what is drawn
 LAST_WORDS = controller_down.PATIENCE[EMBEDDED].last_words
 PLAYED = ("holdfast.lab.scenarios", "holdfast.lab.steps")
 
@@ -163,6 +172,16 @@ def replaced(played: Played) -> dict[Any, Any]:
             for p, nodes in played.replicas.items()
             for node in nodes
         },
+        pipeline.Pipeline: PlayedPipeline,
+        plain_log.SideTopic: PlayedTopic,
+        plain_log.read_log: lambda _servers, _topic, ends: read_log(played, ends),
+        postgresql_server: SimpleNamespace(running=lambda _environment: server(played)),
+        tables.SqlTable: NoTable,
+        tables.FilesTable: lambda _folder: SimpleNamespace(rows=lambda: [1]),
+        os: SimpleNamespace(kill=lambda process, _signal: played.do(f"kill {process}")),
+        group.Group: PlayedGroup,
+        group_results.rows_of: lambda *_: rows(played),
+        member_sink.Sink: lambda *_: PlayedSink(played),
         controllers.MetadataChanger: lambda _servers: PlayedChanger(played),
         moving.Mover: PlayedMover,
         sides.Sides: PlayedSides,
@@ -172,15 +191,24 @@ def replaced(played: Played) -> dict[Any, Any]:
     }
 
 
+@cache
+def spots(names: tuple[str, ...], wanted: frozenset[int]) -> list[tuple[Any, str, int]]:
+    """Return where in these modules what is wanted stands, by its identity."""
+    return [
+        (sys.modules[name], key, id(value))
+        for name in names
+        for key, value in vars(sys.modules[name]).items()
+        if id(value) in wanted
+    ]
+
+
 def stage(monkeypatch: pytest.MonkeyPatch, played: Played) -> None:
     """Let what steps reach for be what is played."""
     PlayedQuorum(played)
     found = {id(original): fake for original, fake in replaced(played).items()}
-    for name, module in list(sys.modules.items()):
-        if name.startswith(PLAYED):
-            for key, value in list(vars(module).items()):
-                if id(value) in found:
-                    monkeypatch.setattr(module, key, found[id(value)])
+    names = tuple(name for name in sys.modules if name.startswith(PLAYED))
+    for module, key, identity in spots(names, frozenset(found)):
+        monkeypatch.setattr(module, key, found[identity])
 
 
 def play(
@@ -189,7 +217,8 @@ def play(
     """Play one part of a scenario, and return what it came to."""
     scenario = load_scenario(name)
     part = next(each for each in scenario.parts if each.name == part_name)
-    played = Played(part.parameters(scenario.defaults), directory, lie)
+    parameters = replace(part.parameters(scenario.defaults), seed=SEED)
+    played = Played(parameters, directory, lie)
     with monkeypatch.context() as patched:
         stage(patched, played)
         try:
