@@ -31,12 +31,12 @@ from holdfast.judge.history import (
 from holdfast.lab.parameters import NotInTimeError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.steps.sides import Event as Place
 from holdfast.lab.steps.usual import REFUSAL
 from holdfast.lab.steps.wants import Want, lists_text, names, preferred
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
 
 LOOKS = 10  # of a wait
+SLOW_MS = 60_000.0
 EXPECTED_MS = 5000.0  # until what is expected comes
 FAR = 1_000_000  # where replicas' files end
 ADDED = 3  # the broker that comes last where one is added
@@ -84,6 +84,7 @@ class Played:
         self.broke_off: str | None = None
         self.sizes: dict[int, int] = {}  # of logs, by partition
         self.cut_clients: set[str | None] = set()  # by their places
+        self.room: int | None = None  # events for which a full disk has room
         self.slow_ms = 0.0  # how long acks=all waits for a slow follower
         self.is_zoned = False  # clients reach the broker in their zone alone
         self.swallows = 0  # answers to who never sends again
@@ -172,13 +173,13 @@ class Played:
         return -1 if leader in self.apart else leader
 
     @property
-    def _senders(self) -> list[Worker | Client]:
+    def senders(self) -> list[Worker | Client]:
         return [*self._workers, *self._clients]
 
     def events_of(self, paths: Iterable[Path]) -> list[Event]:
         """Return what stands in these histories, in order of time."""
         stems = {path.stem for path in paths}
-        logs = [each.log for each in self._senders if each.name in stems]
+        logs = [each.log for each in self.senders if each.name in stems]
         logs += [self.changes] if "observer" in stems else []
         return sorted((event for log in logs for event in log), key=lambda event: event.at_ms)
 
@@ -243,11 +244,21 @@ class Played:
     def _acknowledged(self, acks: str, partition: int, asked: int) -> bool:
         if asked < 0 or asked in self._down:
             return False
+        if self.room is not None:
+            self.room -= 1
+            return self.room >= 0
         if acks != "all":
             return True
         silent = self._down | self._still | self.apart.keys()
         leads = self.leader_of(partition) == asked and not silent & set(self._states[partition].isr)
         return leads and self.has_enough(partition)
+
+    def _eligible(self, partition: int) -> list[int]:
+        if self.lie.is_crowded:
+            return [0]
+        if self.lie.is_hoarding:
+            return list(self.replicas[partition])
+        return [self.left[partition]] if partition in self.left else []
 
     def end_of(self, _run: object, node: int, _partition: int) -> int:
         """Return where a replica's files end: far behind all that is sent; the new one copies."""
@@ -255,20 +266,10 @@ class Played:
             return 0
         return FAR + (int(self.now_ms) if node == ADDED else 0)
 
-    def named(self, directory: Path) -> set[Place]:
-        """Return what stands in a log: in the copy of one that is cut off all there is."""
-        logs = (each.log for each in self._senders)
-        found = [event for log in logs for event in log if isinstance(event, Acknowledged)]
-        is_all = directory.name == "cut-leader" or self.lie.is_leaky
-        kept = [event for event in found if is_all or event.id not in self.lonely]
-        return {Place(event.partition, event.offset or 0, event.id) for event in kept}
-
     def described(self, _driver: object, topics: Sequence[str]) -> list[Any]:
         """Return what a broker says of these topics, the run's."""
         partitions = [
-            SimpleNamespace(
-                index=p, leader=state.leader, elr=[self.left[p]] if p in self.left else []
-            )
+            SimpleNamespace(index=p, leader=state.leader, elr=self._eligible(p))
             for p, state in sorted(self._states.items())
         ]
         if self.lie.is_forgetful:
@@ -282,12 +283,6 @@ class Played:
             state = replace(self._states[partition], replicas=nodes, isr=nodes)
             self._states[partition] = state
 
-    def humble(self, *_address: object, **_: object) -> Any:
-        """Return what a controller that was active says of itself."""
-        if self.lie.is_unled:
-            return SimpleNamespace(leader=100, epoch=0)
-        return SimpleNamespace(leader=-1, epoch=99)
-
     def hears(self, controller: int) -> bool:
         """Whether a controller lives, and is heard by others."""
         return controller not in self._down | self._still | self.mute
@@ -298,7 +293,8 @@ class Played:
         leader = before.leader if wanted.leader is None else wanted.leader
         isr = before.isr if wanted.isr is None else tuple(sorted(wanted.isr))
         if leader < 0 and wanted.isr is None:
-            isr = isr[-1:]
+            isr = (0,) if self.lie.is_crowded else isr[-1:]
+            isr = before.replicas if self.lie.is_hoarding else isr
         rises = leader != before.leader and not (self.lie.is_stale and self.is_lying)
         self._states[partition] = PartitionState(
             leader=leader,
@@ -502,11 +498,12 @@ class Played:
             worker.flow()
 
     def wait(self, what: str, condition: Callable[[], Any], bound_s: float) -> Any:
+        self.do(f"wait for {what}")
+        self.now_ms += SLOW_MS if self.lie.is_slow else 0.0
         for _ in range(min(LOOKS, int(bound_s / LOOK_S) + 1)):
             if found := condition():
                 return found
             self._flow()
-        self.do(f"waits in vain for {what}")
         raise NotInTimeError(what)
 
     def soon(self, condition: Callable[[], bool], bound_s: float) -> bool:
@@ -574,7 +571,7 @@ class Played:
 
     @property
     def histories(self) -> list[Path]:
-        return [self.history / f"{each.name}.jsonl" for each in self._senders]
+        return [self.history / f"{each.name}.jsonl" for each in self.senders]
 
     @property
     def results(self) -> list[str]:

@@ -34,6 +34,9 @@ class Lie:
     is_restless: bool = False  # there is an election at each look
     is_forgetful: bool = False  # a broker does not say all, a move does nothing
     is_frozen: bool = False  # no metadata change is made
+    is_slow: bool = False  # each wait takes a minute
+    is_vacant: bool = False  # no controller follows one that is lost
+    adds: type[Event] | None = None  # what reliable producers are told besides
     fails: str | None = None  # what is expected with these words in its name does not come
 
 
@@ -142,6 +145,8 @@ class Worker:
         self.log += [self._played.sent(self.name, partition, outcome), outcome]
         self.tail.counts[Send.KIND, partition] += number
         self.tail.counts[outcome.KIND, partition] += number
+        if self._played.is_lying and self._played.lie.adds is not None:
+            self.tail.counts[self._played.lie.adds.KIND, partition] += 1
         if isinstance(outcome, Acknowledged):
             self.tail.acknowledged_ms[partition] = self._played.now_ms
             self.tail.ends[partition] = self.tail.ends.get(partition, 0) + number

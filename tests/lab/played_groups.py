@@ -38,7 +38,7 @@ class Told:
 
     @property
     def in_vain(self) -> Counter[str]:
-        return self.refusals.copy()
+        return +self.refusals
 
 
 @dataclass(eq=False, slots=True)
@@ -89,14 +89,15 @@ class PlayedGroup:
 
     def _work_slowly(self, member: Member) -> None:
         """Let a member be thrown out unless it polls while it works."""
-        if "pause" in member.flags and not self._played.lie.is_restless:
-            member.told.commits = 1
-        elif "pause" in member.flags:
-            member.told.revocations = 1
-        elif self._played.lie.is_leaky:
-            member.told.commits = 1
-        else:
-            member.told.refusals[OUT] += 1
+        lie, told = self._played.lie, member.told
+        if "pause" in member.flags:
+            told.commits = 0 if lie.is_hoarding else 1
+            told.revocations = int(lie.is_restless)
+            told.refusals += Counter({OUT: int(lie.is_leaky)})
+            return
+        told.commits = int(lie.is_leaky)
+        error = "NOT_COORDINATOR" if lie.is_restless else OUT
+        told.refusals += Counter({error: 0 if lie.is_hoarding else 1})
 
     def start_several(self, count: int, prefix: str = "", **flags: object) -> list[Member]:
         begun = [self.start(f"{prefix or self.name}-{n}", **flags) for n in range(1, count + 1)]
@@ -124,6 +125,7 @@ class PlayedGroup:
             self._silent[member] = action
         elif self._silent.pop(member, None) is not None:
             member.told.processed[0] += BATCH
+            member.told.assignments += self._played.lie.is_restless
             member.told.results_refused += not self._played.lie.is_leaky
             if member in self._out:
                 self._answer_late(member)

@@ -150,7 +150,8 @@ class PlayedQuorum:
 
     def wait(self, *, other_than: int | None, timeout_s: float) -> QuorumState:
         found = self.look()
-        if found is None or found.leader == other_than:
+        is_vacant = self._played.lie.is_vacant and other_than is not None
+        if found is None or found.leader == other_than or is_vacant:
             raise ClusterError(f"no active controller in {timeout_s:g} s")
         return found
 
@@ -174,4 +175,5 @@ class PlayedChanger:
 
     def made_since(self, at_ms: float) -> int:
         assert at_ms < math.inf
-        return 0 if self._played.cluster.quorum() is None else 1
+        is_led = self._played.cluster.quorum() is not None
+        return int(is_led or self._played.lie.is_leaky)

@@ -14,18 +14,19 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from tests.lab.played import Played
+from tests.lab.played import FAR, Played
 from tests.lab.played_clients import HONEST, Lie
 from tests.lab.played_groups import PlayedGroup, PlayedSink, rows
 from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
 from tests.lab.played_pipelines import NoTable, PlayedPipeline, PlayedTopic, read_log, server
 
-from holdfast.clients import topic_descriptions
+from holdfast.clients import replica_files, topic_descriptions
 from holdfast.clients.blocking_driver import Driver
 from holdfast.clients.workload import member_sink
 from holdfast.cluster import probe, quorum
 from holdfast.cluster.layout import EMBEDDED, ClusterError
 from holdfast.cluster.processes import log_tail
+from holdfast.judge.history import Acknowledged
 from holdfast.lab import evidence, group
 from holdfast.lab.parameters import LabError
 from holdfast.lab.pipelines import pipeline, plain_log, postgresql_server, tables
@@ -43,9 +44,12 @@ from holdfast.lab.steps import (
     sides,
     small_disks,
 )
+from holdfast.lab.steps.sides import Event
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 
+ROOM = 5  # events that fit into what a full disk has left
+WHOLE = controllers.wait_quorum_whole
 SEED = 7  # of what is drawn
 LAST_WORDS = controller_down.PATIENCE[EMBEDDED].last_words
 PLAYED = ("holdfast.lab.scenarios", "holdfast.lab.steps")
@@ -105,8 +109,11 @@ class PlayedDisk:
 
     def __init__(self, played: Played, node: int, *, only: bool) -> None:
         self._played, self._node, self._only = played, node, only
+        self._played.do(f"a small disk for {node}{', its only one' if only else ''}")
 
     def holds(self, partition: int) -> bool:
+        if self._played.lie.is_restless:
+            return True
         return partition % 2 == 0 and not self._played.lie.is_crowded
 
     def replica(self, partition: int) -> Path:
@@ -114,11 +121,14 @@ class PlayedDisk:
 
     def fill(self, spare_bytes: int = 0) -> None:
         self._played.do(f"fill the disk of {self._node}, but for {spare_bytes}")
-        if self._only:
+        if not spare_bytes:
+            self._played.room = ROOM
+        elif self._only:
             self._played.signal(self._node, "KILL")
 
     def make_room(self) -> None:
         self._played.do(f"make room for {self._node}")
+        self._played.room = None
 
 
 def answer(played: Played) -> Any:
@@ -126,6 +136,23 @@ def answer(played: Played) -> Any:
     brokers = played.cluster.broker_ids
     port = 1 if played.lie.is_forgetful else 9092
     return SimpleNamespace(brokers={node: (f"host-{node}", port) for node in brokers})
+
+
+def named(played: Played, directory: Path) -> set[Event]:
+    """Return what stands in a log: in the copy of one that is cut off all there is."""
+    found = [each for sender in played.senders for each in sender.log]
+    is_all = directory.name == "cut-leader" or played.lie.is_leaky
+    return {
+        Event(each.partition, each.offset or 0, each.id)
+        for each in found
+        if isinstance(each, Acknowledged) and (is_all or each.id not in played.lonely)
+    }
+
+
+def humble(played: Played) -> Any:
+    """Return what a controller that was active says of itself."""
+    told = (100, 0) if played.lie.is_unled else (-1, 99)
+    return SimpleNamespace(leader=told[0], epoch=told[1])
 
 
 def replaced(played: Played) -> dict[Any, Any]:
@@ -143,6 +170,10 @@ def replaced(played: Played) -> dict[Any, Any]:
         played.begins |= wanted
         played.check(f"begins, {when}", str(wanted), "", kept=True)
 
+    def wait_quorum_whole(run: Any) -> Any:
+        played.do("wait for a whole quorum")
+        return WHOLE(run)
+
     return {
         time: played.time,
         closing.end_of: played.end_of,
@@ -158,11 +189,15 @@ def replaced(played: Played) -> dict[Any, Any]:
             records=b"", high_watermark=offset + played.lie.is_leaky
         ),
         small_disks.SmallDisk: PlayedDisk,
+        replica_files.stored_replica: lambda _directory: SimpleNamespace(
+            begin=0, end=0 if played.lie.is_hoarding else FAR
+        ),
+        controllers.wait_quorum_whole: wait_quorum_whole,
         disk_full.expect_told: takes("told"),
         disk_full.expect_end: takes("ends"),
         evidence.events_of: played.events_of,
         evidence.history_files: lambda _history: played.histories,
-        split_brain.named: played.named,
+        split_brain.named: lambda directory: named(played, directory),
         expiry.begins: lambda _run, p: dict.fromkeys(
             played.cluster.broker_ids, played.begins.get(p, 1)
         ),
@@ -186,8 +221,8 @@ def replaced(played: Played) -> dict[Any, Any]:
         moving.Mover: PlayedMover,
         sides.Sides: PlayedSides,
         topic_descriptions.described: played.described,
-        quorum.describe: played.humble,
-        quorum.ask_one: played.humble,
+        quorum.describe: lambda *_, **__: humble(played),
+        quorum.ask_one: lambda *_, **__: humble(played),
     }
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.lab.played_clients import HONEST, Lie
 from tests.lab.played_stage import play
 
+from holdfast.judge.history import Refused, Unknown
 from holdfast.lab.scenario import load_scenario
 
 FOLDER = Path(__file__).parent / "played_steps"
@@ -23,6 +24,10 @@ HURT = ("KILL", "TERM", "STOP", "isolate", "cut", "fill")
 LIES = (
     Lie(name="everything is acknowledged", acknowledges=True),
     Lie(name="nothing is acknowledged once somebody is hurt", acknowledges=False, since=HURT),
+    Lie(name="nothing is acknowledged at all", acknowledges=False),
+    Lie(name="nothing is acknowledged once somebody is back", acknowledges=False, since=("start",)),
+    Lie(name="producers are told of doubts once somebody is hurt", adds=Unknown, since=HURT),
+    Lie(name="producers are refused once somebody is hurt", adds=Refused, since=HURT),
     Lie(name="consumers receive nothing once somebody is hurt", is_deaf=True, since=HURT),
     Lie(name="epochs do not rise", is_stale=True),
     Lie(name="who leaves hands nothing over", is_hasty=True),
@@ -35,11 +40,12 @@ LIES = (
     Lie(name="there are elections all the time", is_restless=True),
     Lie(name="not all is said, and moves do nothing", is_forgetful=True),
     Lie(name="no metadata change is made", is_frozen=True),
+    Lie(name="no controller follows one that is lost", is_vacant=True),
+    Lie(name="everything takes its time", is_slow=True),
 )
 PLAYED = sorted(path.stem for path in FOLDER.glob("*.txt"))
 # Those whose steps ask for more than can be played.
 NOT_PLAYED = {
-    ("disk-full", "control"): "it looks into the files of a disk",
     ("partial-bootstrap", "control"): "it writes nodes' files, and has a balancer",
 }
 
