@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.lab.played_clients import HONEST, Client, Lie, Worker
+from tests.lab.played_clients import BALANCER, HONEST, Client, Lie, Worker
 
 from holdfast.cluster.probe import PartitionState
 from holdfast.judge.history import (
@@ -85,6 +85,7 @@ class Played:
         self.sizes: dict[int, int] = {}  # of logs, by partition
         self.cut_clients: set[str | None] = set()  # by their places
         self.room: int | None = None  # events for which a full disk has room
+        self.is_near = True  # whether readers are served by the broker in their rack
         self.slow_ms = 0.0  # how long acks=all waits for a slow follower
         self.is_zoned = False  # clients reach the broker in their zone alone
         self.swallows = 0  # answers to who never sends again
@@ -123,6 +124,7 @@ class Played:
             state=lambda node: "dead" if node in self._down else "running",
             partitions=lambda _topic: self._states,
             kill=lambda node, action, **_: self.signal(node, action),
+            wait_signalled=lambda *_, **__: None,
         )
         self.observer = SimpleNamespace(
             avoid=lambda _node: None, allow=lambda _node: None, ask_alone=lambda _node: None
@@ -458,10 +460,14 @@ class Played:
         acks = str(flags.get("acks", self.parameters.acks))
         self.do(f"client {name}{f' at {place}' if place else ''}")
         told = None if place is None else str(place)
+        if flags.get("bootstrap_server") == BALANCER:
+            told = BALANCER
+            self.cut_clients.add(BALANCER)
         self._workers.append(worker := Worker(self, name, acks, told, reads=reads))
         assert isinstance(most, int)
         worker.wanted, worker.gives_up = most, "delivery_timeout_ms" in flags
         if reads:
+            self.is_near = flags.get("config") != "client.rack="
             worker.log += self._given(name)
         return worker
 

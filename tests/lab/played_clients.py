@@ -40,6 +40,7 @@ class Lie:
     fails: str | None = None  # what is expected with these words in its name does not come
 
 
+BALANCER = "balancer:1"  # which leads nobody to the leader that is asked for
 HONEST = Lie(name="honest")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Self
 
 from tests.lab.played import Played
@@ -23,6 +24,8 @@ class PlayedSides:
         self._dropped = 0
         self._cut = False
         self.has_places = True
+        nodes = [str(node.id) for node in played.cluster.nodes]
+        self.plan = SimpleNamespace(places=[SimpleNamespace(name=name) for name in nodes])
 
     def of(self, *nodes: int) -> Side:
         return Side(f"client-{nodes[0]}", ",".join(map(str, nodes)))

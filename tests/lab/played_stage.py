@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 from tests.lab.played import FAR, Played
-from tests.lab.played_clients import HONEST, Lie
+from tests.lab.played_clients import BALANCER, HONEST, Lie
 from tests.lab.played_groups import PlayedGroup, PlayedSink, rows
 from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
 from tests.lab.played_pipelines import NoTable, PlayedPipeline, PlayedTopic, read_log, server
@@ -31,9 +33,10 @@ from holdfast.lab import evidence, group
 from holdfast.lab.parameters import LabError
 from holdfast.lab.pipelines import pipeline, plain_log, postgresql_server, tables
 from holdfast.lab.scenario import load_scenario
-from holdfast.lab.scenarios import controller_down, disk_full, read_anomaly
-from holdfast.lab.scenarios.networks import split_brain
+from holdfast.lab.scenarios import controller_down, disk_full, nearest_replica, read_anomaly
+from holdfast.lab.scenarios.networks import replay, split_brain
 from holdfast.lab.steps import (
+    balancer,
     closing,
     controllers,
     dead_disks,
@@ -44,10 +47,13 @@ from holdfast.lab.steps import (
     sides,
     small_disks,
 )
+from holdfast.lab.steps.replay_plan import Schedule, replayable, schedule_of
 from holdfast.lab.steps.sides import Event
+from holdfast.testing.simulation.drawing import draw_plan
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 
+ADVERTISED = "advertised.listeners=OUTSIDE://host:1,INSIDE://host:2\n"
 ROOM = 5  # events that fit into what a full disk has left
 WHOLE = controllers.wait_quorum_whole
 SEED = 7  # of what is drawn
@@ -131,6 +137,32 @@ class PlayedDisk:
         self._played.room = None
 
 
+class PlayedBalancer:
+    """A balancer through which nobody gets to each partition's leader."""
+
+    address = BALANCER
+
+    def __init__(self, played: Played, targets: Sequence[tuple[str, int]]) -> None:
+        self.led = Counter() if played.lie.is_leaky else Counter(targets)
+
+    def close(self) -> None: ...
+
+
+def samples(played: Played) -> list[tuple[float, dict[int, int]]]:
+    """Return what a consumer has received from each broker: of the near one alone, it says."""
+    far = nearest_replica.NEAR if played.is_near and not played.lie.is_crowded else 0
+    rate = 0 if played.lie.is_deaf else 1
+    now = (played.now_ms, {far: int(played.now_ms) * rate, 2: 0})
+    return [(0.0, {far: 0}), now]
+
+
+@cache
+def schedule() -> Schedule:
+    """Return a schedule that the simulator has drawn."""
+    row = json.loads(draw_plan(SEED).to_json())
+    return schedule_of(replayable(row).plan)
+
+
 def answer(played: Played) -> Any:
     """Return what a broker tells clients of the cluster's addresses."""
     brokers = played.cluster.broker_ids
@@ -189,6 +221,9 @@ def replaced(played: Played) -> dict[Any, Any]:
             records=b"", high_watermark=offset + played.lie.is_leaky
         ),
         small_disks.SmallDisk: PlayedDisk,
+        balancer.Balancer: lambda targets: PlayedBalancer(played, targets),
+        nearest_replica.samples: lambda _path: samples(played),
+        replay.read_schedule: lambda _path: schedule(),
         replica_files.stored_replica: lambda _directory: SimpleNamespace(
             begin=0, end=0 if played.lie.is_hoarding else FAR
         ),
@@ -252,6 +287,9 @@ def play(
     """Play one part of a scenario, and return what it came to."""
     scenario = load_scenario(name)
     part = next(each for each in scenario.parts if each.name == part_name)
+    if name == "partial-bootstrap":
+        for node in range(scenario.defaults.brokers):
+            (directory / f"{node}.properties").write_text(ADVERTISED)
     parameters = replace(part.parameters(scenario.defaults), seed=SEED)
     played = Played(parameters, directory, lie)
     with monkeypatch.context() as patched:
