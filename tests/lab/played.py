@@ -297,7 +297,8 @@ class Played:
         if leader < 0 and wanted.isr is None:
             isr = (0,) if self.lie.is_crowded else isr[-1:]
             isr = before.replicas if self.lie.is_hoarding else isr
-        rises = leader != before.leader and not (self.lie.is_stale and self.is_lying)
+        rises = leader != before.leader or self.lie.is_restless
+        rises &= not (self.lie.is_stale and self.is_lying)
         self._states[partition] = PartitionState(
             leader=leader,
             leader_epoch=before.leader_epoch + rises,
@@ -527,6 +528,8 @@ class Played:
         self.do("time passes")
         self.now_ms += seconds * 1000
         for worker in self._workers:
+            if worker.place is not None and self.lie.is_leaky:
+                worker.flow()
             if worker.gives_up:
                 worker.flow()
                 worker.tail.errors["_QUEUE_FULL", 0] += not self.lie.is_hoarding

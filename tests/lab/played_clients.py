@@ -139,7 +139,7 @@ class Worker:
         if (
             self._played.swallows
             and self.name.startswith("never")
-            and not self._played.lie.is_leaky
+            and not self._played.lie.is_hoarding
         ):
             self._played.swallows -= 1
             outcome = self._played.unanswered(self.name, partition)
