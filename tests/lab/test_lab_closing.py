@@ -250,6 +250,22 @@ def test_an_end_that_no_leader_tells_is_a_failed_check(
     assert (end.failed, end.seen) == (([], []) if seen is None else (failed, [seen]))
 
 
+def test_a_node_that_ends_while_all_is_read_back_is_missed(end: End) -> None:
+    """Goal: who dies behind the last fault, and is missed by no reader, has broken the promise."""
+    end.write(0, 3)
+    end.write(1, 3)
+    states = {0: "running", 1: "running", 2: "dead"}
+    end.ended = {2}
+    end.cluster.nodes = tuple(SimpleNamespace(id=node) for node in states)
+    end.cluster.state = states.__getitem__
+    closing.conclude(end.as_run)
+    assert end.failed == []
+    (end.history / "replicas.jsonl").unlink()
+    end.while_reading = lambda: states.update({1: "dead"})
+    closing.conclude(end.as_run)
+    assert end.failed == ["nodes that run at the end"]
+
+
 def acknowledge(end: End, *numbers: int) -> None:
     """A producer was told of events, one of which nobody has answered."""
     with Recorder(end.history / "p.jsonl", "p") as recorder:

@@ -168,7 +168,7 @@ def test_with_zookeeper_the_broker_that_is_hurt_is_not_the_controller(
         topic="foo",
         ended=set[int](),
         cluster=SimpleNamespace(
-            kill=lambda node, signal, **_: done.append(f"{signal} {node}"),
+            kill=lambda node, signal, **_: done.append(f"{signal} {node} of {run.ended}"),
             start_node=lambda node, **_: done.append(f"start {node}"),
             partitions=lambda topic: topics.pop(0) if topic == "__consumer_offsets" else None,
         ),
@@ -176,7 +176,7 @@ def test_with_zookeeper_the_broker_that_is_hurt_is_not_the_controller(
     )
     monkeypatch.setattr(controller_down, "committed", lambda *_: None)
     controller_down.settle_with_zookeeper(run)
-    assert done == (["TERM 2", "start 2"] if moved else [])
+    assert done == (["TERM 2 of {2}", "start 2"] if moved else [])
     assert (controllers, topics, run.ended) == ([], [], set())
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +16,14 @@ import pytest
 from tests.lab.checked import Scene, wrote
 
 from holdfast.judge.history import Acknowledged, Event, Refused
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check
 from holdfast.lab.scenarios import compacted_topic, min_isr_law
 from holdfast.lab.scenarios.add_broker import expect_in_sync
 from holdfast.lab.scenarios.compacted_topic import expect_compacted
 from holdfast.lab.scenarios.controller_down import expect_done_late
 from holdfast.lab.scenarios.min_insync_replicas import expect_refusals
+from holdfast.lab.steps import small_disks
 from holdfast.lab.steps.usual import REFUSAL
 
 TOUCHED = 0  # the partition that is under min ISR; another one is not
@@ -166,3 +170,33 @@ def test_the_law_is_tried_with_each_number_of_failures(
     assert lost is not None
     assert (lost > 0) is is_control
     assert lost % 20 == 0
+
+
+@pytest.mark.parametrize("denied", [True, False], ids=["mounts are denied", "none is"])
+def test_a_node_that_gives_way_to_a_small_disk_has_not_ended_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: bool
+) -> None:
+    """Goal: where file systems can't be had the run was not made, and nothing is broken."""
+    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path / 'data'}\n")
+    ended = set[int]()
+
+    def mount(_directory: Path, _size: int) -> None:
+        assert ended == {1}
+        if denied:
+            raise LabError("it takes root")
+
+    monkeypatch.setattr(small_disks, "mount_small", mount)
+    run: Any = SimpleNamespace(
+        ended=ended,
+        parameters=Parameters(),
+        afterwards=SimpleNamespace(callback=lambda *_: None),
+        note=lambda _text: None,
+        cluster=SimpleNamespace(
+            node=lambda _node: SimpleNamespace(config_file=str(tmp_path / "server.properties")),
+            kill=lambda *_, **__: None,
+            start_node=lambda *_, **__: None,
+        ),
+    )
+    with pytest.raises(LabError, match="root") if denied else nullcontext():
+        small_disks.SmallDisk(run, 1, only=False)
+    assert ended == ({1} if denied else set())

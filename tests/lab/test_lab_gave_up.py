@@ -167,8 +167,10 @@ def test_a_gap_breaks_the_promise_of_a_long_run_too(
     def steps(*_: object) -> None:
         raise problem
 
+    looked: list[Run] = []
     for module in (group_campaigns, scenario_campaigns):
         monkeypatch.setattr(module, "Run", NoCluster)
+        monkeypatch.setattr(module, "expect_kept_somewhere", looked.append)
     monkeypatch.setattr(group_campaigns, "_hurt", steps)
     monkeypatch.setattr(scenario_campaigns, "_kill_at_random", steps)
     if campaign == "groups":
@@ -176,6 +178,7 @@ def test_a_gap_breaks_the_promise_of_a_long_run_too(
     else:
         row = scenario_campaigns.random_kills(tmp_path / "run")
     assert row["kept"] is kept, row
+    assert len(looked) == 1, "nothing was read back, so all files are looked through"
     assert "seed" in row
 
 

@@ -18,7 +18,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS
 from holdfast.lab.run import Run
 from holdfast.lab.soak.campaign import Campaign, not_judged
-from holdfast.lab.steps.closing import conclude, end_of, replica_directory
+from holdfast.lab.steps.closing import conclude, end_of, expect_kept_somewhere, replica_directory
 from holdfast.lab.steps.group_chaos import Chaos, Counts
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
 from holdfast.lab.steps.mishaps import break_off, failed
@@ -66,6 +66,8 @@ def kill_for(
                 _hurt(run, protocol, seconds, members, random.Random(seed), counts)  # noqa: S311 - moments, not secrets
             except PROBLEMS as problem:
                 broke_off = break_off(run, problem)
+                with suppress(*PROBLEMS):  # of a run that can't be looked at any more
+                    expect_kept_somewhere(run)
         run.journal.close()
         evidence = evidence_of(history_files(run.history), with_groups=True)
     except PROBLEMS as problem:
