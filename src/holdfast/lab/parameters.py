@@ -39,6 +39,12 @@ SHORT_LAG: Mapping[str, str] = {LAG: "4000"}  # so that a part ends in under a m
 # epoch and sends the rest once more, which doubles them whatever the brokers do
 # (docs/design/networks.md). So a run's producer outlasts any outage, and ends when it is told to.
 NEVER = "message.timeout.ms=0"
+# An idempotent librdkafka takes a new epoch as well when the first of its requests to a leader is
+# refused, and the next one comes when that broker leads: it is answered
+# OUT_OF_ORDER_SEQUENCE_NUMBER. What another partition's leader has taken, and has not answered yet,
+# is sent once more then. With one request in flight no next one is on its way.
+ONE_IN_FLIGHT = "max.in.flight.requests.per.connection=1"
+PIPELINED = "max.in.flight.requests.per.connection=5"  # as its default is: no leader may change
 
 # Of groups, where a run has some: Kafka's shortest session, and a group that begins at once.
 # Kafka's own session is 45 s, and heartbeats of the consumer protocol are 5 s apart.
@@ -191,7 +197,8 @@ class Parameters:
     def producer_flags(self, flags: Mapping[str, object]) -> dict[str, object]:
         """Return what a verifiable producer is told: the run's settings, and `flags` over them.
 
-        It gives nothing up as long as it runs, unless `flags` name a time-out.
+        It gives nothing up as long as it runs, unless `flags` name a time-out. Where it is
+        idempotent it has one request in flight, unless `flags` say otherwise.
         """
         told: dict[str, object] = {
             "acks": self.acks,
@@ -200,9 +207,12 @@ class Parameters:
             **({} if self.idempotent else {"no_idempotence": True, "retries": 0}),
             **flags,
         }
-        if "delivery_timeout_ms" not in flags:
-            config = flags.get("config", [])
-            told["config"] = [NEVER, *(config if isinstance(config, list) else [config])]
+        config = flags.get("config", [])
+        told["config"] = [
+            *([] if "delivery_timeout_ms" in flags else [NEVER]),
+            *([] if told.get("no_idempotence") else [ONE_IN_FLIGHT]),
+            *(config if isinstance(config, list) else [config]),  # what comes later counts
+        ]
         return told
 
     @property

@@ -9,7 +9,6 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.usual import (
-    ONE_IN_FLIGHT,
     REFUSAL,
     begin,
     elect_preferred,
@@ -25,7 +24,7 @@ REFUSED_S = 8.0  # for nothing to be acknowledged; clients wait longer
 
 def steps(run: Run) -> None:
     """Only partitions that lose two replicas refuse; every other one goes on, nothing is lost."""
-    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
+    producer, raw, _ = begin(run)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect(
@@ -69,7 +68,7 @@ def more(before: Mapping[int, int], now: Mapping[int, int]) -> list[int]:
 
 def none_to_spare(run: Run) -> None:
     """Control: min ISR 3. One that is being upgraded is one too few for its partitions."""
-    producer, raw, _ = begin(run, **ONE_IN_FLIGHT)
+    producer, raw, _ = begin(run)
     run.steady(producer)
     run.fault("TERM", UPGRADED)
     run.expect_flow(raw, f"{GOES_ON} while {UPGRADED} is upgraded", REFUSED_S)

@@ -10,7 +10,7 @@ from functools import partial
 
 from holdfast.judge.history import Acknowledged, Refused, Send
 from holdfast.lab.evidence import events_of
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import PIPELINED, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -60,7 +60,7 @@ def send(run: Run, size: int) -> Worker:
         size=size,
         duration=run.parameters.duration_s,
         max_messages=max(1, min(BYTES_MAX // size, EVENTS_MAX)),
-        config=[f"message.max.bytes={LIMIT}"],
+        config=[f"message.max.bytes={LIMIT}", PIPELINED],  # nobody is hurt
     )
     worker.wait(run.parameters.duration_s + SEND_S)
     tail = worker.tail.poll()

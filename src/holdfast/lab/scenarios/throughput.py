@@ -13,7 +13,7 @@ from holdfast.judge.groups.verdict import Commits
 from holdfast.judge.history import Acknowledged, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.group import Group
-from holdfast.lab.parameters import GROUP_SESSION, Parameters
+from holdfast.lab.parameters import GROUP_SESSION, PIPELINED, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -103,7 +103,7 @@ def start(run: Run, number: int) -> Worker:
         max_messages=EVENTS_MAX,
         keys=len(run.partitions),
         delivery_timeout_ms=PATIENT_MS,
-        config="linger.ms=5",
+        config=["linger.ms=5", PIPELINED],  # nobody is hurt
     )
 
 

@@ -23,10 +23,6 @@ from holdfast.wire.errors import ErrorCode
 
 READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
 PRELOAD_BYTES = 1000  # of an event
-# Where events are refused for want of replicas, and are taken later. With several requests in
-# flight librdkafka has the second one answered OUT_OF_ORDER_SEQUENCE_NUMBER then, takes a new
-# producer epoch, and sends once more what a leader that fell had taken (docs/design/networks.md).
-ONE_IN_FLIGHT: Mapping[str, Any] = {"config": ["max.in.flight.requests.per.connection=1"]}
 REFUSAL = "NOT_ENOUGH_REPLICAS"
 
 

@@ -13,7 +13,7 @@ from holdfast.judge.groups.verdict import Commits
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.group import Group
 from holdfast.lab.group_members import Member
-from holdfast.lab.parameters import Parameters, refuse_if
+from holdfast.lab.parameters import PIPELINED, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
@@ -124,7 +124,7 @@ def begin(run: Run, name: str, **producers: Any) -> Scene:
 
 def shorter(run: Run) -> None:
     """Cut for less than they wait, from all brokers: nobody outside notices anything."""
-    scene = begin(run, "short", **PATIENT)
+    scene = begin(run, "short", config=[*PATIENT["config"], PIPELINED])  # no leader changes
     before = [told(group) for group in scene.groups]
     with scene.cut(run.cluster.broker_ids):
         run.steady_view(SHORT_S / 2)  # that nothing happens can only be watched

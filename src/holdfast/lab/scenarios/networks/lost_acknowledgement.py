@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.clients.blocking_driver import AnswerTimeoutError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import PIPELINED, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
@@ -69,12 +69,16 @@ def not_idempotent(run: Run) -> None:
 
 
 def begin(run: Run, **flags: Any) -> tuple[Sides, Side, Worker]:
-    """Make the topic and start a producer that sends again what is not answered."""
+    """Make the topic and start a producer that sends again what is not answered.
+
+    Several requests are on their way, as clients have it by default: no leader changes here.
+    """
     run.make_topic()
     sides = Sides(run)
     leader = run.replicas[PARTITION][0]
     side = sides.of(leader)
-    producer = run.start_producer(**side.flags, **PATIENT, **flags)
+    config = [*PATIENT["config"], PIPELINED]
+    producer = run.start_producer(**side.flags, config=config, **flags)
     run.start_readers()
     run.must_flow(producer)
     must_acknowledge(run, run.raw_client("before", acks="all"), PARTITION, run.parameters.count)

@@ -12,7 +12,7 @@ from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed, latency_table
 from holdfast.lab.steps.sides import AGAIN_S, Sides
-from holdfast.lab.steps.usual import ONE_IN_FLIGHT, REFUSAL, begin
+from holdfast.lab.steps.usual import REFUSAL, begin
 from holdfast.lab.steps.wants import want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -29,7 +29,7 @@ STAYS, WAITS = 0.5, 0.125  # of the lag
 
 def steps(run: Run) -> None:
     """acks=all waits for the follower until it is dropped, and no longer."""
-    clients = begin(run, **ONE_IN_FLIGHT)
+    clients = begin(run)
     # With acks=1 it does not wait for the follower, so its events go on, also below min ISR. Else
     # the follower would soon have all that there is, and come back.
     unwaiting: dict[str, Any] = {"acks": "1", "no_idempotence": True, "retries": 0}

@@ -19,7 +19,7 @@ from holdfast.lab.steps.sides import (
     expect_one_leader_an_epoch,
     expect_silent,
 )
-from holdfast.lab.steps.usual import ONE_IN_FLIGHT, elect_preferred, expect_consumed
+from holdfast.lab.steps.usual import elect_preferred, expect_consumed
 from holdfast.lab.steps.wants import preferred, whole
 
 ZONES = ("a", "b", "c")
@@ -43,11 +43,7 @@ class Zones:
             for zone in ZONES
         }
         everywhere = self._sides.of(*run.cluster.broker_ids)
-        config = [
-            *PATIENT["config"],
-            *(ONE_IN_FLIGHT["config"] if run.parameters.min_isr > 2 else ()),
-        ]
-        self.producer = run.start_producer(**everywhere.flags, **{**PATIENT, "config": config})
+        self.producer = run.start_producer(**everywhere.flags, **PATIENT)
         self.reader = run.start_readers(**everywhere.flags, **READING)
         self._clients = {
             zone: run.start_raw(f"raw-{zone}", timeout_ms=ANSWER_MS, **self._sides.of(broker).flags)
