@@ -13,7 +13,7 @@ from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Acknowledged, Event, Fault, LinkChange, Refused, Send
-from holdfast.judge.timeline import CUT, WHOLE
+from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.lab.aftermath import (
     FAULTS_MAX,
     Errors,
@@ -95,6 +95,7 @@ def fed(*events: Event) -> Recoveries:
     recoveries = Recoveries()
     for event in sorted(events, key=lambda event: event.at_ms):
         recoveries.feed(event)
+    recoveries.finish()
     return recoveries
 
 
@@ -115,10 +116,11 @@ def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
         title="How long clients waited after each fault",
         header=["fault", "client", "P0"],
         rows=[["SIGKILL 2", "p", "451 ms"]],
-        note="Until an event that was sent after the fault was acknowledged: from the fault on for "
-        "who waited for an answer then, for others from what they sent next. A dash: they sent "
-        "nothing before the next fault, or that was never acknowledged. The raw client has no "
-        "back-off of its own; the other is librdkafka, which waits between its attempts.",
+        note="Until the first event that was sent after the fault was acknowledged, or behind a "
+        "healing any event: from that moment on for who waited for an answer then, for others from "
+        "what they sent next. What breaks later is in the longest gap. A dash: they sent nothing "
+        "before the next fault. Never: as long as it could be seen. The raw client has no back-off "
+        "of its own; the other is librdkafka, which waits between its attempts.",
     )
 
 
@@ -135,6 +137,46 @@ def test_a_fault_has_a_row_for_each_client_and_a_column_for_each_partition() -> 
         ["SIGSTOP 0", "p", "-", "-"],
         ["SIGSTOP 0", "q", "3.0 ms", "-"],
     ]
+
+
+def test_who_is_acknowledged_between_the_word_and_the_cut_waits_from_the_cut_on() -> None:
+    """Goal: twelve seconds without an acknowledgement are not a dash. Method: 20 ms in between."""
+    story = Story().send(0).ack(0, 0).pause(10).send(1).ack(1, 1).pause(20).send(2).pause(12_000)
+    events = story.ack(2, 2).events
+    told_ms, sent_ms, end_ms = events[1].at_ms + 5, events[4].at_ms, events[5].at_ms
+    recoveries = fed(*events, *faults((told_ms, CUT, 1)), links(sent_ms - 10))
+    assert recoveries.longest_ms == end_ms - sent_ms
+
+
+def test_who_is_never_acknowledged_again_has_a_column_and_counts() -> None:
+    """Goal: a partition that is refused to the end is not left out. Method: another one is well."""
+    story = Story().send(0).ack(0, 0).send(1, partition=3).ack(1, 0, partition=3).pause(50)
+    fault_ms = story.now_ms
+    story.pause(10).send(2, partition=3).ack(2, 1, partition=3)
+    story.send(3).pause(1000).refuse(3).send(4).pause(59_000).refuse(4)
+    events = (*story.events, *faults((fault_ms, "KILL", 2)))
+    table = recovered(*events)
+    assert table is not None
+    assert list(table.header) == ["fault", "client", "P0", "P3"]
+    assert [list(row) for row in table.rows] == [["SIGKILL 2", "p", "never, 1 min 0 s", "1.0 ms"]]
+    assert fed(*events).longest_ms == 60_003
+
+
+def test_a_healing_counts_until_anything_is_acknowledged_and_is_no_fault() -> None:
+    """Goal: from healing to the first acknowledgement, apart from the time the links were cut."""
+    story = Story().send(0).ack(0, 0).send(1).pause(5000)
+    cut_ms, healed_ms = story.events[-1].at_ms + 1, story.now_ms
+    story.pause(300).ack(1, 1).send(2).ack(2, 2)
+    first_ms, second_ms = story.events[3].at_ms, story.events[5].at_ms
+    done = [*faults((cut_ms - 0.5, CUT, 1), (healed_ms, HEAL, 1), (healed_ms + 0.1, HEAL, 2))]
+    recoveries = fed(*story.events, *done, links(cut_ms), links(healed_ms + 1, WHOLE))
+    table = recoveries.table()
+    assert table is not None
+    assert [list(row) for row in table.rows] == [
+        ["network cut 1", "p", f"{(second_ms - cut_ms) / 1000:.2f} s"],
+        ["network healed 1, 2", "p", f"{first_ms - healed_ms:.0f} ms"],
+    ]
+    assert recoveries.longest_ms == second_ms - cut_ms
 
 
 def test_who_came_or_sent_long_after_a_fault_has_not_waited_since_it() -> None:

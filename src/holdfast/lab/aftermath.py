@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from holdfast.judge.history import (
     Send,
     Unknown,
 )
-from holdfast.judge.timeline import CUT, HURTS
+from holdfast.judge.timeline import CUT, HEAL, HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
@@ -136,18 +136,39 @@ class Errors:
         return f"nothing that {process!r} wrote was answered with {error}"
 
 
+Client = tuple[str, int]  # a process, in one partition
+
+
 class _Recovery:
-    """One fault: how long each client waited until it was acknowledged again, in ms."""
+    """A fault, or its healing: how long each client waited until it was acknowledged, in ms."""
 
     def __init__(self, fault: Fault) -> None:
         self.action = fault.action
         self.nodes = [fault.node]
         self.since_ms = fault.at_ms
-        self.waited: dict[tuple[str, int], float] = {}
+        self.waited: dict[Client, float] = {}
+        self.never: dict[Client, float] = {}  # who was not, and how long that could be seen
+
+    @property
+    def is_healed(self) -> bool:
+        return self.action == HEAL
+
+    def is_over(self, sent_ms: float) -> bool:
+        """Whether it is, with an acknowledgement of what was sent then.
+
+        What was sent before a fault may be answered whatever it hurt. Behind a healing it shows
+        that the network carries again.
+        """
+        return self.is_healed or self.since_ms <= sent_ms
+
+    def cell(self, client: Client) -> str:
+        if client in self.waited:
+            return duration(self.waited[client])
+        return f"never, {duration(self.never[client])}" if client in self.never else "-"
 
 
 class _Wait(NamedTuple):
-    """A client has waited since `begin_ms` for an acknowledgement of what it sent after a fault."""
+    """A client has waited since `begin_ms` for an acknowledgement behind a fault or a healing."""
 
     fault: _Recovery
     begin_ms: float
@@ -157,20 +178,23 @@ class Recoveries:
     """How long clients waited after each fault. Fed with a whole history, in order of its clock.
 
     Who waits for an answer at the fault has waited since then. Who has nothing in flight waits for
-    nothing: not before it sends again, or for the first time.
+    nothing: not before it sends again, or for the first time. The same is said of what heals links:
+    that is shorter than since they were cut, unless nothing was sent in between.
     """
 
     def __init__(self) -> None:
-        self._faults: list[_Recovery] = []  # those in the table
-        self._latest: _Recovery | None = None
+        self._faults: list[_Recovery] = []  # those in the table, with what healed them
+        self._latest: _Recovery | None = None  # of the faults
+        self._healed: _Recovery | None = None  # since the latest fault
+        self._is_told_whole = False  # and nobody has said so of the links yet
         self._told: list[_Recovery] = []  # cuts that nobody has said to be made yet
         self._sent: dict[str, float] = {}  # what has no outcome yet
-        self._in_flight: Counter[tuple[str, int]] = Counter()
-        self._waits: dict[tuple[str, int], deque[_Wait]] = {}  # that go on, by client
-        self._begun: dict[
-            tuple[str, int], _Recovery
-        ] = {}  # the latest fault that each has waited after
-        self._recovered: set[tuple[str, int]] = set()  # after any fault
+        self._in_flight: Counter[Client] = Counter()
+        self._waits: dict[Client, list[_Wait]] = {}  # that go on
+        self._begun: dict[Client, _Recovery] = {}  # the latest fault that each has waited after
+        self._again: dict[Client, _Recovery] = {}  # the latest healing
+        self._ever: set[Client] = set()  # who has waited at all
+        self._seen_ms: dict[Client, float] = {}  # when it last sent or was answered
         self._longest_ms: float | None = None
 
     def feed(self, event: Event) -> None:
@@ -181,39 +205,62 @@ class Recoveries:
         elif isinstance(event, Fault):
             if event.action in HURTS:
                 self._hurt(_Recovery(event))
-        elif isinstance(event, LinkChange) and event.state == CUT and self._told:
-            self._cut(event.at_ms)
+            elif event.action == HEAL:
+                self._heal(_Recovery(event))
+        elif isinstance(event, LinkChange):
+            self._is_told_whole = False
+            if event.state == CUT and self._told:
+                self._cut(event.at_ms)
 
-    def _send(self, client: tuple[str, int], event: Send) -> None:
-        self._sent[event.id] = event.at_ms
+    def _send(self, client: Client, event: Send) -> None:
+        self._sent[event.id] = self._seen_ms[client] = event.at_ms
         self._in_flight[client] += 1
         if self._latest is not None and self._begun.get(client) is not self._latest:
             self._wait(client, self._latest, event.at_ms)
+        if self._healed is not None and self._again.get(client) is not self._healed:
+            self._wait(client, self._healed, event.at_ms)
 
-    def _answer(self, client: tuple[str, int], event: Acknowledged | Refused | Unknown) -> None:
+    def _answer(self, client: Client, event: Acknowledged | Refused | Unknown) -> None:
         sent_ms = self._sent.pop(event.id, None)
         if sent_ms is None:
             return
         self._in_flight[client] -= 1
+        self._seen_ms[client] = event.at_ms
         waits = self._waits.get(client)
-        while waits and isinstance(event, Acknowledged) and waits[0].fault.since_ms <= sent_ms:
-            wait = waits.popleft()
-            self._recovered.add(client)
-            wait.fault.waited[client] = event.at_ms - wait.begin_ms
-            if wait.fault not in self._told:
-                self._take(wait.fault.waited[client])
+        if not waits or not isinstance(event, Acknowledged):
+            return
+        for wait in waits:
+            if wait.fault.is_over(sent_ms):
+                wait.fault.waited[client] = event.at_ms - wait.begin_ms
+                if wait.fault not in self._told:
+                    self._take(event.at_ms - wait.begin_ms)
+        self._waits[client] = [wait for wait in waits if not wait.fault.is_over(sent_ms)]
 
     def _take(self, waited_ms: float) -> None:
         self._longest_ms = max(waited_ms, self._longest_ms or 0.0)
 
     def _hurt(self, fault: _Recovery) -> None:
-        if len(self._faults) < FAULTS_MAX:
-            self._faults.append(fault)
+        self._list(fault)
         if fault.action == CUT:  # it is told before it is made
             self._told.append(fault)
         else:
             self._take_told()
+        self._healed = None  # what comes now is of this fault as well
+        self._latest = fault
         self._begin(fault)
+
+    def _heal(self, healed: _Recovery) -> None:
+        """Links are about to be whole again; of several nodes at once each is told by itself."""
+        if self._is_told_whole and self._healed is not None and not self._healed.waited:
+            self._healed.nodes += healed.nodes
+            return
+        self._list(healed)
+        self._healed, self._is_told_whole = healed, True
+        self._begin(healed)
+
+    def _list(self, fault: _Recovery) -> None:
+        if len(self._faults) < FAULTS_MAX:
+            self._faults.append(fault)
 
     def _take_told(self) -> None:
         """Take cuts for made of which nobody has said so."""
@@ -223,11 +270,16 @@ class Recoveries:
         self._told.clear()
 
     def _cut(self, at_ms: float) -> None:
-        """Links are cut from now on: what was told of that is one fault, and begins now."""
+        """Links are cut from now on: what was told of that is one fault, and begins now.
+
+        Whoever was acknowledged between the word and the cut has waited for nothing yet.
+        """
         cut, *same = self._told
         for client, waits in self._waits.items():
-            left = deque(each for each in waits if each.fault not in self._told)
-            self._waits[client] = left
+            self._waits[client] = [each for each in waits if each.fault not in self._told]
+        self._begun = {
+            client: fault for client, fault in self._begun.items() if fault not in self._told
+        }
         for fault in same:
             cut.nodes += fault.nodes
             if fault in self._faults:
@@ -235,48 +287,64 @@ class Recoveries:
         self._told.clear()
         cut.since_ms = at_ms
         cut.waited.clear()  # what slipped through
+        self._latest = cut
         self._begin(cut)
 
     def _begin(self, fault: _Recovery) -> None:
         """Let those wait who have something in flight, and the others when they send."""
-        self._latest = fault
         for client, count in self._in_flight.items():
             if count:
                 self._wait(client, fault, fault.since_ms)
 
-    def _wait(self, client: tuple[str, int], fault: _Recovery, begin_ms: float) -> None:
-        self._begun[client] = fault
-        self._waits.setdefault(client, deque()).append(_Wait(fault, begin_ms))
+    def _wait(self, client: Client, fault: _Recovery, begin_ms: float) -> None:
+        (self._again if fault.is_healed else self._begun)[client] = fault
+        self._waits.setdefault(client, []).append(_Wait(fault, begin_ms))
+        self._ever.add(client)
+
+    def finish(self) -> None:
+        """The history is at its end: who waits still was seen to do so until it last did a thing.
+
+        A client that ended by then waits no longer, so that much is certain, and no more.
+        """
+        self._take_told()
+        for client, waits in self._waits.items():
+            for wait in waits:
+                wait.fault.never[client] = self._seen_ms[client] - wait.begin_ms
+                self._take(wait.fault.never[client])
+        self._waits.clear()
 
     @property
     def longest_ms(self) -> float | None:
-        """The longest that any client waited in any partition; None: nothing was to recover."""
-        self._take_told()
+        """The longest that any client waited in any partition; None: nothing was to recover.
+
+        Of who was never acknowledged: as long as that could be seen.
+        """
         return self._longest_ms
 
     def table(self) -> Table | None:
         """How long each client waited after each fault, if there was any."""
         if not self._faults:
             return None
-        partitions = sorted({partition for _, partition in self._recovered})
-        rows = []
-        for recovery in self._faults:
-            for process in sorted({process for process, _ in self._recovered}):
-                cells = []
-                for partition in partitions:
-                    waited_ms = recovery.waited.get((process, partition))
-                    cells.append("-" if waited_ms is None else duration(waited_ms))
-                nodes = ", ".join(map(str, recovery.nodes))
-                rows.append([f"{ACTION_WORDS[recovery.action]} {nodes}", process, *cells])
+        partitions = sorted({partition for _, partition in self._ever})
+        rows = [
+            [
+                f"{ACTION_WORDS[fault.action]} {', '.join(map(str, fault.nodes))}",
+                process,
+                *(fault.cell((process, partition)) for partition in partitions),
+            ]
+            for fault in self._faults
+            for process in sorted({process for process, _ in self._ever})
+        ]
         return Table(
             title="How long clients waited after each fault",
             header=["fault", "client", *(f"P{partition}" for partition in partitions)],
             rows=rows,
             note=(
-                "Until an event that was sent after the fault was acknowledged: from the fault on "
-                "for who waited for an answer then, for others from what they sent next. A dash: "
-                "they sent nothing before the next fault, or that was never acknowledged. The raw "
-                "client has no back-off of its own; the other is librdkafka, which waits between "
-                "its attempts."
+                "Until the first event that was sent after the fault was acknowledged, or behind a "
+                "healing any event: from that moment on for who waited for an answer then, for "
+                "others from what they sent next. What breaks later is in the longest gap. A dash: "
+                "they sent nothing before the next fault. Never: as long as it could be seen. The "
+                "raw client has no back-off of its own; the other is librdkafka, which waits "
+                "between its attempts."
             ),
         )

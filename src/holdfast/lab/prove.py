@@ -194,6 +194,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
     if recorded.groups_expected is not None and recorded.broke_off is None:
         checks += group_checks(recorded.groups_expected, evidence.groups)
+    recoveries.finish()
     group_promise = base.group_promise
     return PartResult(
         part=part,
