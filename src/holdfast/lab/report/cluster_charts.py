@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import CUT, DOWN_ACTIONS, HEAL, UP_ACTIONS, TopicPartition
@@ -229,21 +229,24 @@ def node_state(scene: Scene) -> Figure | None:
 
 def _draw_node(drawing: Drawing, faults: Sequence[Fault], y: float) -> None:
     since, kind = drawing.frame.begin_ms, "node-up"
-    for at_ms, following in [
-        *((fault.at_ms, _kind_after(fault, kind)) for fault in faults),
-        (drawing.frame.end_ms, ""),
-    ]:
+    for at_ms, following in [*node_kinds(faults), (drawing.frame.end_ms, "")]:
         if following == kind:
             continue
         drawing.box(drawing.x(since), y, drawing.x(at_ms), y + ROW, kind)
         since, kind = at_ms, following
 
 
-def _kind_after(fault: Fault, before: str) -> str:
-    if fault.action == CUT:
-        return "node-cut" if before == "node-up" else before
-    if fault.action in DOWN_ACTIONS:
-        return "node-stopped" if fault.action == "STOP" else "node-down"
-    if fault.action == HEAL:
-        return "node-up" if before == "node-cut" else before
-    return "node-up" if fault.action in UP_ACTIONS else before
+def node_kinds(faults: Iterable[Fault]) -> Iterator[tuple[float, str]]:
+    """Yield how one node is drawn from each of its faults on: its process first, then its links.
+
+    They are hurt and mended by themselves: a node that comes back while it is cut off is cut off.
+    """
+    process, is_cut = "node-up", False
+    for fault in faults:
+        if fault.action in {CUT, HEAL}:
+            is_cut = fault.action == CUT
+        elif fault.action in DOWN_ACTIONS:
+            process = "node-stopped" if fault.action == "STOP" else "node-down"
+        elif fault.action in UP_ACTIONS:
+            process = "node-up"
+        yield fault.at_ms, "node-cut" if is_cut and process == "node-up" else process

@@ -26,7 +26,7 @@ from holdfast.lab.report.groups import (
     group_observed,
     observed_text,
 )
-from holdfast.lab.report.link_chart import links
+from holdfast.lab.report.link_chart import links, links_hurt
 from holdfast.lab.report.marks import marks_of, not_marked
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Scene
@@ -161,7 +161,8 @@ def _with_evidence(
 ) -> PartView:
     part, judgement = view.report, evidence.judgement
     undecided = judgement.undecided + evidence.groups.undecided
-    hurt = [also for also in (part.also_broken, consumers_hurt(evidence)) if also]
+    beside = (links_hurt(evidence.timeline), part.also_broken, consumers_hurt(evidence))
+    hurt = [also for also in beside if also]
     cards = cards_of(evidence, forbidden, part.checks, control=bool(part.control))
     scene = scene_of(evidence, part.lag, forbidden, explained(part.still, part.settings))
     begin_ms = scene.frame.begin_ms

@@ -19,6 +19,14 @@ ACTION_WORDS = {
     CUT: "network cut",
     HEAL: "network healed",
 }
+# What is wrong with a link, beside its being cut.
+SLOW, LOSSY, SWALLOWED = "SLOW", "LOSSY", "SWALLOWED"
+LINK_WORDS = {
+    CUT: "cut",
+    SLOW: "slowed",
+    LOSSY: "packets lost",
+    SWALLOWED: "answers swallowed",
+}
 # Done to a process of consumers; signals are called as those of nodes are.
 CONSUMER_WORDS = {
     "CUT": "network cut",

@@ -33,6 +33,7 @@ from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import LabError, refuse_if
+from holdfast.lab.report.words import LOSSY, SLOW, SWALLOWED
 from holdfast.lab.run import Run
 from holdfast.lab.workload_processes import Worker
 
@@ -187,6 +188,7 @@ class Sides:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._cut: list[int] = []
+        self._deaf: tuple[tuple[str, str], ...] = ()  # links whose answers are being swallowed
         self._links = run.cluster.links()
         self.record: ClusterRecord = run.cluster.record
         self.plan: Plan = plan_of(self.record)
@@ -257,25 +259,32 @@ class Sides:
         client = self.client_of(self.of(node))
         then = "the connection is closed then" if close else "the connection stays, silent"
         self._run.note(f"the next {count} answers of {node} to {api} are swallowed; {then}")
-        self._links.drop_responses(client, str(node), api, count=count, close=close)
+        pairs = self._links.drop_responses(client, str(node), api, count=count, close=close)
+        self._changed(pairs, SWALLOWED)
+        self._deaf = tuple(pairs)
 
     def swallowed(self, count: int) -> int:
         """Return how many answers were swallowed since, once it is so many; before that, none."""
         found = [link["answers"] for link in self._links.status()["links"] if link["answers"]]
-        seen = sum(each["swallowed"] for each in found)
-        return seen if seen >= count else 0
+        seen: int = sum(each["swallowed"] for each in found)
+        if seen < count:
+            return 0
+        if self._deaf:
+            self._changed(self._deaf, WHOLE)
+            self._deaf = ()
+        return seen
 
     def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
         """Delay what passes between two nodes, or bound it, each way; return from when on."""
         how = " and ".join(each for each in (latency and f"{latency} late", rate) if each)
         self._run.note(f"the link between {a} and {b} is slowed: {how}, each way")
-        self._links.slow(a, b, latency=latency, rate=rate)
+        self._changed(self._links.slow(a, b, latency=latency, rate=rate), SLOW)
         return time.monotonic() * 1000
 
     def lose(self, a: str, b: str, share: str) -> None:
         """Let a share of the packets between two nodes vanish."""
         self._run.note(f"{share} of the packets between {a} and {b} vanish")
-        self._links.lose(a, b, share)
+        self._changed(self._links.lose(a, b, share), LOSSY)
 
     def dropped(self) -> int:
         """Return how many packets all cut and lossy links have dropped so far."""
