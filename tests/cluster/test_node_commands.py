@@ -51,6 +51,16 @@ def test_a_command_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_command_that_talks_without_end_is_ended_before_the_disk_is_full(tmp_path: Path) -> None:
+    """Method: 16 MiB are a tenth of a second; it is killed long before its bound."""
+    tried = commands(tmp_path, "exec yes the same again and again and again and again")
+    with pytest.raises(ClusterError, match=r"said more than 16 MiB, and was killed: what it sta"):
+        tried.run("kill", NODE)
+    quiet = commands(tmp_path, "echo done")  # into the same file: each counts what it says itself
+    quiet.run("kill", NODE)
+
+
+@pytest.mark.slow
 def test_a_command_that_hangs_is_ended_with_what_it_has_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"sleep 60 & echo $! $$ >{pids}.part; mv {pids}.part {pids}; echo waiting; wait"

@@ -21,6 +21,7 @@ from holdfast.cluster.elsewhere.nodes_file import NodesFile, told
 from holdfast.cluster.layout import ClusterError, NodeRecord, WaitError
 
 POLL_S: Final = 0.02
+SAID_MAX: Final = 16 << 20  # bytes that one command may say; more would fill the disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,12 @@ class _Begun:
     words: list[str]
     pid: int
     log: Path
+    log_bytes: int  # that were in it before
     until_s: float
+
+    @property
+    def says_too_much(self) -> bool:
+        return _size_of(self.log) - self.log_bytes > SAID_MAX
 
 
 class NodeCommands:
@@ -56,7 +62,9 @@ class NodeCommands:
             raise ClusterError(f"{told(words)}: there is no program {words[0]}.")
         pid, log = self._spawned(node.id, [program, *words[1:]], told(words))
         until_s = time.monotonic() + self.file.timeout_s
-        self._begun[node.id] = _Begun(words=words, pid=pid, log=log, until_s=until_s)
+        self._begun[node.id] = _Begun(
+            words=words, pid=pid, log=log, log_bytes=_size_of(log), until_s=until_s
+        )
 
     def _spawned(self, node_id: int, words: list[str], shown: str) -> tuple[int, Path]:
         """Start a command; its pid, and where its words go. Nowhere, if they can't be written.
@@ -79,15 +87,15 @@ class NodeCommands:
     def finish(self, node_id: int) -> None:
         """Wait for the command of a node that runs, if one does.
 
-        ClusterError: it failed or took too long, with what it said. Whoever interrupts the wait
-        finds it running still.
+        ClusterError: it failed, took too long or said too much, with what it said. Whoever
+        interrupts the wait finds it running still.
         """
         begun = self._begun.get(node_id)
         if begun is None:
             return
         try:
             status = processes.wait_until(
-                lambda: _status(begun.pid),
+                lambda: _status(begun.pid) or begun.says_too_much,
                 timeout_s=max(0.0, begun.until_s - time.monotonic()),
                 what="a command",
                 poll_s=POLL_S,
@@ -100,6 +108,12 @@ class NodeCommands:
                 f"killed. {_said(begun.log)}"
             ) from None
         del self._begun[node_id]
+        if not isinstance(status, _Ended):
+            _end(begun.pid)
+            raise ClusterError(
+                f"{told(begun.words)} said more than {SAID_MAX >> 20} MiB, and was killed: "
+                f"what it starts has to write elsewhere. {_said(begun.log)}"
+            )
         code = os.waitstatus_to_exitcode(status.value)
         if code:
             how = f"ended by signal {-code}" if code < 0 else f"failed with exit status {code}"
@@ -142,3 +156,9 @@ def _end(pid: int) -> None:
 def _said(log: Path) -> str:
     text = processes.log_tail(log).strip()
     return f"It said: {text}" if text else "It said nothing."
+
+
+def _size_of(log: Path) -> int:
+    with suppress(OSError):
+        return log.stat().st_size
+    return 0
