@@ -26,6 +26,8 @@ from holdfast.cluster.network.links import link_rules
 from holdfast.cluster.network.links.link_calls import Links
 
 PORT = 9092
+CUT_S = 0.2  # how long packets are looked for behind a call that cuts
+FIRST_S = 10.0  # and how long a first one is waited for
 # Frames of the protocol, so that a relay that looks at them has what it looks for.
 SINK = """
 import socket, sys, time
@@ -46,7 +48,9 @@ with socket.create_connection((address, port)) as dialled:
     end = time.monotonic() + seconds
     while time.monotonic() < end: dialled.sendall(frame)
 """
-# One throws a datagram every 50 microseconds or so, the other says when each came.
+# One throws a datagram every 50 microseconds or so. The other is told since when one counts, until
+# when to wait, and whether the first that counts is enough; it says when that one came, and the
+# last one of all; 0: none did.
 THROWER = """
 import socket, sys, time
 thrown = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -61,9 +65,9 @@ caught.bind(("0.0.0.0", 9))
 print("ready", flush=True)
 came = [0.0] * 2
 for line in sys.stdin:
-    since, until = map(float, line.split())
+    since, until, is_first_enough = map(float, line.split())
     first = last = 0.0
-    while time.monotonic() < until:
+    while time.monotonic() < until and not (first and is_first_enough):
         if select.select([caught], [], [], max(0, until - time.monotonic()))[0]:
             caught.recv(10)
             last = time.monotonic()
@@ -93,6 +97,24 @@ def carried(
     return float(line(sink))
 
 
+class NoFigureError(Exception):
+    """What was to be timed has not happened while somebody looked."""
+
+
+def ask(catcher: subprocess.Popen[str], since: float, wait_s: float, *, is_first: bool) -> None:
+    assert catcher.stdin
+    catcher.stdin.write(f"{since} {since + wait_s} {int(is_first)}\n")
+    catcher.stdin.flush()
+
+
+def waited(catcher: subprocess.Popen[str], since: float, *, is_first: bool) -> float:
+    """Return how long after that moment the first packet came, or the last. NoFigureError."""
+    first, last = map(float, line(catcher).split())
+    if not (first if is_first else last):
+        raise NoFigureError("no packet came in time: there is no figure on a machine so busy")
+    return max(0.0, (first if is_first else last) - since)
+
+
 def in_force(network: Network, links: Links, rounds: int) -> dict[str, list[float]]:
     """Return how long after a call's begin the last packet came, or the first one again."""
     found: dict[str, list[float]] = {
@@ -106,22 +128,28 @@ def in_force(network: Network, links: Links, rounds: int) -> dict[str, list[floa
         started(network, "1", CATCHER) as catcher,
         started(network, "0", THROWER, address) as thrower,
     ):
-        line(catcher)
-        for _ in range(rounds):
-            for name, change in (("cut", links.cut), ("heal", links.heal)):
+        try:
+            line(catcher)
+            begun = time.monotonic()
+            ask(catcher, begun, FIRST_S, is_first=True)
+            waited(catcher, begun, is_first=True)  # before that a cut would have nothing to drop
+            for _ in range(rounds):
                 begun = time.monotonic()
-                assert catcher.stdin
-                catcher.stdin.write(f"{begun} {begun + 0.1}\n")
-                catcher.stdin.flush()
-                change("0", "1")
-                found[f"{name}: call returns"].append(time.monotonic() - begun)
-                first, last = map(float, line(catcher).split())
-                if name == "cut":
-                    found["cut: call to last packet"].append(max(0.0, last - begun))
-                else:
-                    found["heal: call to first packet"].append(first - begun)
-        thrower.kill()
-        catcher.kill()
+                ask(catcher, begun, CUT_S, is_first=False)
+                links.cut("0", "1")
+                took = time.monotonic() - begun
+                found["cut: call returns"].append(took)
+                found["cut: call to last packet"].append(waited(catcher, begun, is_first=False))
+                if took > CUT_S:
+                    raise NoFigureError(f"to cut took {took:.1f} s: nobody looked for so long")
+                begun = time.monotonic()
+                ask(catcher, begun, FIRST_S, is_first=True)
+                links.heal("0", "1")
+                found["heal: call returns"].append(time.monotonic() - begun)
+                found["heal: call to first packet"].append(waited(catcher, begun, is_first=True))
+        finally:
+            thrower.kill()
+            catcher.kill()
     return found
 
 
@@ -185,7 +213,12 @@ def main() -> int:
         with ground.make(Path(folder), plan) as network:
             print(f"{len(plan.places)} places: made in {1000 * (time.monotonic() - begun):.0f} ms")
             links = Links(network.directory)
-            for name, took in in_force(network, links, 5 * options.rounds).items():
+            try:
+                times = in_force(network, links, 5 * options.rounds)
+            except NoFigureError as error:
+                print(error, file=sys.stderr)
+                return 1
+            for name, took in times.items():
                 middle, most = 1000 * statistics.median(took), 1000 * max(took)
                 print(f"{name:32} {middle:8.1f} ms  (most {most:.1f})")
             for name, rates in throughput(network, links, options.rounds, options.seconds).items():

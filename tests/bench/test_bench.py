@@ -174,3 +174,22 @@ def test_the_history_that_is_judged_is_whole_and_without_a_fault(
     assert judgement.counts.acknowledged == judgement.counts.in_log == 200
     assert len(judgement.partitions) == judging.PARTITIONS
     assert judgement.events > 1000  # with the replicas' batches
+
+
+def test_where_no_packet_came_there_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a first packet that never came is none that came before its call."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    network = import_module("network")
+
+    def waited(said: str, *, is_first: bool) -> float:
+        catcher = SimpleNamespace(stdout=SimpleNamespace(readline=lambda: said))
+        found = network.waited(catcher, 100.0, is_first=is_first)
+        assert isinstance(found, float)
+        return found
+
+    assert waited("100.5 101.0", is_first=True) == 0.5
+    assert waited("100.5 101.0", is_first=False) == 1.0
+    assert waited("0.0 99.0", is_first=False) == 0.0  # none since the call began
+    for is_first in (True, False):
+        with pytest.raises(network.NoFigureError, match="no packet came"):
+            waited("0.0 0.0", is_first=is_first)

@@ -5,6 +5,7 @@ Method: packets at made-up moments, and what the schedule says of each.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,24 +15,51 @@ from holdfast.cluster.network.link_table import Slow
 PACKETS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(60, 65_000)), max_size=50)
 
 
-def leave(link: SlowLink, packets: list[tuple[int, int]]) -> list[tuple[int, int, int | None]]:
-    """Return of packets (microseconds after the one before, size): came, size, leaves."""
+def leave(
+    link: SlowLink, packets: list[tuple[int, int]], *, leaving: bool = False
+) -> list[tuple[int, int, int | None]]:
+    """Return of packets (microseconds after the one before, size): came, size, leaves.
+
+    `leaving`: the link is told at once that they have left, so that there is always room.
+    """
     now_us, found = 0, []
     for gap_us, size in packets:
         now_us += gap_us
         found.append((now_us, size, link.admit(now_us, size)))
+        if leaving:
+            link.left(size)
     return found
 
 
-@given(PACKETS, st.integers(0, 5_000))
-def test_latency_and_jitter_keep_the_order(packets: list[tuple[int, int]], jitter_us: int) -> None:
+@given(PACKETS, st.integers(0, 5_000), st.integers(0, 60_000_000))
+def test_latency_and_jitter_keep_the_order(
+    packets: list[tuple[int, int]], jitter_us: int, silent_us: int
+) -> None:
+    """Each packet is within its bounds: none is held up so that it stays behind another.
+
+    Method: some packets, silence of any length, and the same packets again.
+    """
     how = Slow(latency_us=5_000, jitter_us=jitter_us)
     last = 0
-    for came, _, leaves in leave(SlowLink(how, "1"), packets):
+    for came, _, leaves in leave(SlowLink(how, "1"), [*packets, (silent_us, 100), *packets]):
         assert leaves is not None
         assert leaves >= last, "a packet that overtakes another"
-        assert leaves in range(came + 5_000 - jitter_us, came + 5_001 + jitter_us) or leaves == last
+        assert leaves in range(came + 5_000 - jitter_us, came + 5_001 + jitter_us)
         last = leaves
+
+
+@pytest.mark.parametrize("gap_us", [1_000, 10_000, 200_000])
+def test_jitter_is_give_or_take_however_close_packets_are(gap_us: int) -> None:
+    """On average packets take what was asked for, and they come near both bounds."""
+    link = SlowLink(Slow(latency_us=200_000, jitter_us=50_000), "1")
+    packets = [(gap_us, 60)] * (40_000_000 // gap_us)
+    took = []
+    for came, _, leaves in leave(link, packets, leaving=True):
+        assert leaves is not None
+        took.append(leaves - came)
+    assert abs(sum(took) / len(took) - 200_000) < 5_000
+    assert min(took) < 160_000
+    assert max(took) > 240_000
 
 
 @given(PACKETS, st.integers(10_000, 10_000_000))
@@ -41,10 +69,23 @@ def test_a_rate_is_never_exceeded(packets: list[tuple[int, int]], rate: int) -> 
     for came, size, leaves in leave(SlowLink(Slow(rate=rate), "1"), packets):
         if leaves is None:
             continue
-        if came >= free:
+        if came > free:
             passed, begun = 0, came
         passed, free = passed + size, leaves
-        assert leaves >= begun + passed * 1_000_000 // rate - len(packets)
+        assert leaves == begun + passed * 1_000_000 // rate
+
+
+@pytest.mark.parametrize("size", [60, 90, 1_538, 65_000])
+@pytest.mark.parametrize("rate", [60_000_000, 100_000_000, 400_000_000])
+def test_a_rate_is_what_was_asked_for_whatever_size_packets_have(rate: int, size: int) -> None:
+    """Method: each packet comes when the one before has left, so that none is dropped."""
+    link, now_us, count = SlowLink(Slow(rate=rate), "1"), 0, 1_000
+    for _ in range(count):
+        leaves = link.admit(now_us, size)
+        assert leaves is not None
+        link.left(size)
+        now_us = leaves
+    assert now_us == count * size * 1_000_000 // rate
 
 
 def test_some_don_t_wait() -> None:

@@ -107,7 +107,12 @@ def slow(
         str | None, typer.Option("--latency", metavar="200ms", help="How long packets take.")
     ] = None,
     jitter: Annotated[
-        str | None, typer.Option("--jitter", metavar="50ms", help="Give or take so much.")
+        str | None,
+        typer.Option(
+            "--jitter",
+            metavar="50ms",
+            help="Give or take so much; it changes slowly, so that packets keep their order.",
+        ),
     ] = None,
     rate: Annotated[
         str | None,

@@ -10,6 +10,9 @@ from holdfast.cluster.network.link_table import Slow
 BACKLOG_US_MAX: Final = 1_000_000  # of packets that wait for their rate
 BACKLOG_BYTES_MIN: Final = 256 << 10  # which always may: several of the largest packets
 WAITING_BYTES_MAX: Final = 64 << 20  # of one link, whatever they wait for
+# Jitter goes from one drawn value to the next in so many times its bound: by half a microsecond in
+# one at most. So who comes later leaves later, and nobody is held up behind another.
+_LEG: Final = 4
 
 
 class SlowLink:
@@ -20,7 +23,9 @@ class SlowLink:
         self.dropped = 0  # for want of room
         self._random = random.Random(seed)  # noqa: S311 - to be made again, not to be secret
         self._free_us = 0  # when the rate lets the next packet begin
-        self._last_us = 0  # when the last one in order leaves
+        self._rest = 0  # beyond that, in parts of a microsecond of which `rate` are a whole one
+        self._leg_begins_us: int | None = None  # None: nobody has come yet
+        self._jitters_us = (0, 0)  # at the leg's begin and at its end
         self._waiting_bytes = 0
 
     def admit(self, now_us: int, size: int) -> int | None:
@@ -30,14 +35,39 @@ class SlowLink:
             self.dropped += 1
             return None
         self._waiting_bytes += size
-        passed = begins
-        if self.how.rate:
-            passed = self._free_us = begins + size * 1_000_000 // self.how.rate
+        passed = self._pass(begins, size) if self.how.rate else now_us
         if self.how.reorder and self._random.randrange(10_000) < self.how.reorder:
             return passed
-        jitter = self._random.randint(-self.how.jitter_us, self.how.jitter_us)
-        self._last_us = max(self._last_us, passed + self.how.latency_us + jitter)
-        return self._last_us
+        return passed + self.how.latency_us + self._jitter_us(passed)
+
+    def _pass(self, begins_us: int, size: int) -> int:
+        """Return when a packet that begins then has passed the rate."""
+        rest = self._rest if begins_us == self._free_us else 0
+        # Whole microseconds alone would let small packets pass too soon.
+        whole_us, self._rest = divmod(size * 1_000_000 + rest, self.how.rate)
+        self._free_us = begins_us + whole_us
+        return self._free_us
+
+    def _jitter_us(self, at_us: int) -> int:
+        """Return how much more than the latency a packet takes. Moments never go back.
+
+        It changes slowly: were it drawn anew for each packet, then of packets that come close upon
+        each other only the slowest would take what was drawn, and all others wait behind it.
+        """
+        most_us = self.how.jitter_us
+        if not most_us:
+            return 0
+        leg_us = _LEG * most_us
+        begins_us, (first_us, last_us) = self._leg_begins_us, self._jitters_us
+        if begins_us is None or at_us >= begins_us + 2 * leg_us:  # a leg or more without a packet
+            begins_us, first_us, last_us = at_us, self._draw_us(), self._draw_us()
+        elif at_us >= begins_us + leg_us:
+            begins_us, first_us, last_us = begins_us + leg_us, last_us, self._draw_us()
+        self._leg_begins_us, self._jitters_us = begins_us, (first_us, last_us)
+        return first_us + (last_us - first_us) * (at_us - begins_us) // leg_us
+
+    def _draw_us(self) -> int:
+        return self._random.randint(-self.how.jitter_us, self.how.jitter_us)
 
     def _is_behind(self, backlog_us: int) -> bool:
         floor_us = BACKLOG_BYTES_MIN * 1_000_000 // self.how.rate if self.how.rate else 0
