@@ -33,7 +33,7 @@ from holdfast.lab.background import SIMULATOR, SOURCE, Results, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.soak.exercised import by_scenario
-from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
+from holdfast.lab.steps.replay_plan import replayable, schedule_of
 from mutants import mutate
 from mutation import Mutation
 from mutations import MUTATIONS
@@ -160,13 +160,15 @@ def found_in(row: Row) -> str:
     )
 
 
-def replay(plan: Mapping[str, Any]) -> tuple[Outcome, Path]:
+def replay(
+    plan: Mapping[str, Any], drawn_plan: Mapping[str, Any] | None = None
+) -> tuple[Outcome, Path]:
     """Replay a plan once; its outcome, and where it lies."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-replay-")) / "run"
     parameters = schedule_of(plan).parameters
     lines: list[str] = []
     outcome = attempt(
-        Replayable(plan, ()), parameters, folder, control=False, command="make replay",
+        plan, parameters, folder, drawn=drawn_plan, control=False, command="make replay",
         say=lines.append,
     )  # fmt: skip
     (folder / "said.txt").write_text("\n".join(lines) + "\n")
@@ -204,11 +206,12 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
 
 def replay_clean(seed: int) -> Row | None:
     """Replay a seed as it is; None: there is too little in it."""
-    kept = replayable(drawn(seed))
-    if not fits(kept.plan):
+    whole = drawn(seed)
+    kept = replayable(whole).plan
+    if not fits(kept):
         return None
-    faults = len(kept.plan["events"])
-    outcome, folder = replay(kept.plan)
+    faults = len(kept["events"])
+    outcome, folder = replay(kept, whole)
     say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
     return {
         "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN, "seed": seed,

@@ -18,7 +18,8 @@ from holdfast.lab.keeping import KEPT_MAX, VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import Scenario
-from holdfast.lab.scenarios.networks.replay import SCHEDULE, read_schedule
+from holdfast.lab.scenarios.networks.replay import SCHEDULE, not_as_drawn, read_schedule
+from holdfast.lab.scenarios.networks.replay_changes import rate_of
 from holdfast.testing.simulation.drawing import draw_plan
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Proofs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *came: Exit) -> None:
         self._came = list(came)
         self.commands: list[str] = []
+        self.rates: list[float] = []
         monkeypatch.setattr(prove_replay, "prove", self._prove)
 
     def _prove(
@@ -113,6 +115,7 @@ class Proofs:
     ) -> Outcome:
         code = self._came.pop(0)
         self.commands.append(command)
+        self.rates.append(parameters.rate)
         return Outcome(
             scenario=scenario,
             parameters=parameters,
@@ -127,8 +130,8 @@ class Proofs:
 def test_attempts_end_with_the_first_that_is_broken(
     run: Run, tmp_path: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each attempt has its schedule beside it."""
-    Proofs(monkeypatch, Exit.KEPT, Exit.NOT_MADE, Exit.BROKEN, Exit.KEPT)
+    """Each attempt has its schedule beside it, and the plan that this is what is left of."""
+    proofs = Proofs(monkeypatch, Exit.KEPT, Exit.NOT_MADE, Exit.BROKEN, Exit.KEPT)
     folder = tmp_path / "run"
     outcome = run("prove", "replay", "--plan", str(plan), "--attempts", "9", "--output",
                   str(folder), "--json")  # fmt: skip
@@ -137,9 +140,13 @@ def test_attempts_end_with_the_first_that_is_broken(
     assert (told_of["attempts"], told_of["misses"]) == (3, 1)
     assert "3 attempts, 1 in which nothing was broken, 1 that could not be made" in outcome.errors
     assert json.loads((folder / VERDICT).read_bytes()) == told_of
+    assert proofs.rates == [rate_of(json.loads((folder / "attempt-1" / SCHEDULE).read_bytes()))] * 3
     names = sorted(each.name for each in folder.iterdir() if each.is_dir())
     assert names == ["attempt-1", "attempt-2", "attempt-3"]
     schedule = read_schedule(folder / names[0] / SCHEDULE)
+    (told_apart,) = not_as_drawn(folder / names[0])
+    for row in told_apart.rows:
+        assert f"not as drawn: {row[0]}" in outcome.errors
     assert all(line in outcome.errors for line in schedule.describe())
     assert schedule.seed == SEED
 

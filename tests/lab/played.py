@@ -58,6 +58,7 @@ class Played:
         self.did: list[str] = []
         self.failed: list[str] = []
         self.tables: list[Table] = []
+        self.told: list[str] = []
         self.watchers: list[Callable[..., None]] = []
         self.lost_expected: int | None = None
         self.lost_named: Any = None

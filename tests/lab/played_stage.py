@@ -224,6 +224,7 @@ def replaced(played: Played) -> dict[Any, Any]:
         balancer.Balancer: lambda targets: PlayedBalancer(played, targets),
         nearest_replica.samples: lambda _path: samples(played),
         replay.read_schedule: lambda _path: schedule(),
+        replay.not_as_drawn: lambda _folder: [],
         replica_files.stored_replica: lambda _directory: SimpleNamespace(
             begin=0, end=0 if played.lie.is_hoarding else FAR
         ),

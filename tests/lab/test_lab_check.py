@@ -45,6 +45,7 @@ def write_part(
     broke_off: str | None = None,
     lost_expected: int | None = None,
     expired_expected: Mapping[str, int] | None = None,
+    told: Sequence[str] = (),
 ) -> None:
     (folder / HISTORY).mkdir(parents=True)
     text = "".join(encode_event(event) for event in story.events)
@@ -54,7 +55,14 @@ def write_part(
         journal.check(check)
     if ended:
         table = Table(title="Moves", header=["a"], rows=[["1"]])
-        journal.end(folder.parent / MANIFEST, broke_off, [table], lost_expected, expired_expected)
+        journal.end(
+            folder.parent / MANIFEST,
+            broke_off,
+            [table],
+            lost_expected,
+            expired_expected,
+            told=told,
+        )
     else:
         journal.close()
 
@@ -122,6 +130,18 @@ def test_a_folder_says_again_what_its_run_said(
     folder = write_run(tmp_path / "run", stories)
     found, said = checked(folder, capsys)
     assert (found, words in said) == (code, True), said
+
+
+def test_what_the_steps_have_to_say_is_in_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def telling(folder: Path, story: Story) -> None:
+        write_part(folder, story, told=["2 of 3 faults done"])
+
+    folder = write_run(tmp_path / "run", parts(GOOD), main=telling)
+    code, said = checked(folder, capsys)
+    assert code == 0
+    assert "; 2 of 3 faults done. Observed: " in " ".join(said.split())
 
 
 def test_checks_are_judged_as_they_were_recorded(

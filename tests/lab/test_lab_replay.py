@@ -288,6 +288,7 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
         ["3.0", "1.0", "0.0"],
     ]
     assert [row[-1] for row in replay.rows] == ["done", "passed over", "done"]
+    assert replay.words(3) == "2 of 3 faults done, 1 passed over"
 
 
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:

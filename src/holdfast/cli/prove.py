@@ -336,7 +336,7 @@ def replay(
                 engine=engine,
                 attempts=1 if attempts is None else attempts,
                 control=control,
-                command=f"{command_line()} {found[1]}" if drawn else command_line(),
+                command=f"{command_line()} {found.again}" if drawn else command_line(),
                 say=say,
             )
     except LabError as error:

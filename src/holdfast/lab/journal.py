@@ -56,6 +56,7 @@ class Recorded:
     lost_named: tuple[tuple[int, int, str], ...] | None = None  # by partition, offset and id
     broke_off: str | None = None
     starved: str | None = None  # which nodes the machine gave too little of a processor
+    told: tuple[str, ...] = ()  # what the steps have to say beside their checks
 
 
 def write_manifest(directory: Path, kind: str, **values: Any) -> None:
@@ -110,6 +111,7 @@ class Journal:
         groups_expected: Mapping[str, tuple[int, int]] | None = None,
         lost_named: Iterable[tuple[int, int, str]] | None = None,
         starved: str | None = None,
+        told: Iterable[str] = (),
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
         files = [manifest, *history_files(self._directory / HISTORY)]
@@ -119,6 +121,7 @@ class Journal:
                     "checks": self._checks,
                     "broke_off": broke_off,
                     "starved": starved,
+                    "told": [*told],
                     "lost_expected": lost_expected,
                     "expired_expected": expired_expected,
                     "groups_expected": groups_expected,
@@ -178,6 +181,7 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
             ),
             broke_off=msgspec.convert(end["broke_off"], str | None),
             starved=msgspec.convert(end.get("starved"), str | None),
+            told=msgspec.convert(end.get("told", ()), tuple[str, ...]),
         )
     except OSError as error:
         raise FolderError(f"{error.filename}: {error.strerror}.") from error

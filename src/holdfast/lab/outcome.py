@@ -46,6 +46,7 @@ class PartResult:
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
     starved: str | None = None  # which nodes got too little of a processor
+    told: tuple[str, ...] = ()  # what the steps have to say beside their checks
     recovered_ms: float | None = None  # the longest from a fault to an acknowledgement
     not_met: str | None = None  # what it is about, and did not come to pass
 
@@ -213,6 +214,7 @@ class PartResult:
             words += f"; {judgement.expired_text}"
         if self.evidence.groups.partitions:
             words += f"; {group_sentence(self.evidence.groups)}"
+        words += "".join(f"; {each}" for each in self.told)
         if failed:
             words += f"; {failed} of {len(self.checks)} checks not as they must be"
         if self.broke_off is not None:

@@ -161,6 +161,7 @@ def _run_part(
         run.groups_expected,
         run.lost_named,
         run.starvation.text,
+        run.told,
     )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
@@ -208,6 +209,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
         starved=recorded.starved,
+        told=recorded.told,
         recovered_ms=recoveries.longest_ms,
         not_met=None if part.met is None else errors.missing(*part.met),
     )

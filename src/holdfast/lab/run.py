@@ -67,6 +67,7 @@ class Run:
         self.history = directory / HISTORY
         self.checks: list[Check] = []
         self.tables: list[Table] = []  # of what the steps have measured, for the report
+        self.told: list[str] = []  # for the verdict, beside checks
         self.foretold: str | None = None  # checks with these words in their names must fail
         # What the verdict is held against: exactly so many events; None: the promise decides.
         self.lost_expected: int | None = None

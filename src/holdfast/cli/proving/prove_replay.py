@@ -25,8 +25,9 @@ from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
-from holdfast.lab.scenarios.networks.replay import SCHEDULE
-from holdfast.lab.steps.replay_plan import Replayable, replayable, schedule_of
+from holdfast.lab.scenarios.networks.replay import DRAWN, SCHEDULE
+from holdfast.lab.scenarios.networks.replay_changes import changes, rate_of
+from holdfast.lab.steps.replay_plan import PlanRow, replayable, schedule_of
 
 SEED_MAX = 1_000_000
 PLAN_BYTES_MAX = 4 << 20
@@ -56,6 +57,15 @@ class Replayed:
         return {**self.outcome.as_json(), "attempts": self.attempts, "misses": self.misses}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A plan as it was drawn, what is left of it, and what to type for the same again."""
+
+    drawn: PlanRow
+    kept: PlanRow
+    again: str
+
+
 def drawn(seed: int) -> dict[str, Any]:
     """Return the plan that the simulator draws from a seed. LabError: it can't be asked."""
     words = [sys.executable, "-P", "-c", _DRAW, str(seed)]
@@ -71,8 +81,8 @@ def drawn(seed: int) -> dict[str, Any]:
     return plan
 
 
-def plan_for(seed: int | None, file: Path | None) -> tuple[Replayable, str]:
-    """Return what can be replayed, and what to type for the same again. LabError."""
+def plan_for(seed: int | None, file: Path | None) -> Found:
+    """Return what is to be replayed. LabError."""
     if file is not None:
         refuse_if(seed is not None, "--seed draws a plan and --plan is one: give one of them.")
         try:
@@ -86,14 +96,15 @@ def plan_for(seed: int | None, file: Path | None) -> tuple[Replayable, str]:
         except (OSError, ValueError, RecursionError) as error:
             raise LabError(f"--plan {file}: it can't be read: {error}") from error
         refuse_if(not isinstance(found, dict), f"--plan {file}: it is no plan of the simulator.")
-        return replayable(found), f"--plan {file}"
+        return Found(drawn=found, kept=replayable(found).plan, again=f"--plan {file}")
     seed = secrets.randbelow(SEED_MAX) if seed is None else seed
     refuse_if(seed < 0, f"--seed {seed}: it is 0 or more.")
-    return replayable(drawn(seed)), f"--seed {seed}"
+    plan = drawn(seed)
+    return Found(drawn=plan, kept=replayable(plan).plan, again=f"--seed {seed}")
 
 
 def replay(
-    found: tuple[Replayable, str],
+    found: Found,
     directory: Path,
     *,
     engine: str = EMBEDDED,
@@ -107,12 +118,12 @@ def replay(
         not 1 <= attempts <= ATTEMPTS_MAX,
         f"--attempts {attempts}: it lies between 1 and {ATTEMPTS_MAX}.",
     )
-    kept, again = found
-    schedule = schedule_of(kept.plan)
+    again = found.again
+    schedule = schedule_of(found.kept)
     for line in schedule.describe():
         say(line)
-    for line in kept.left_out:
-        say(f"left out: {line}")
+    for change in changes(found.drawn, found.kept):
+        say(f"not as drawn: {change}")
     refuse_if(not schedule.faults, f"{again}: nothing of it can be done to processes; try another.")
     parameters = replace(schedule.parameters, engine=engine)
     if control and Anomaly.LOST not in parameters.promise.forbids:
@@ -124,7 +135,10 @@ def replay(
         folder = directory if attempts == 1 else directory / f"attempt-{number}"
         if attempts > 1:
             say(f"attempt {number} of {attempts}")
-        outcome = attempt(kept, parameters, folder, control=control, command=command, say=say)
+        outcome = attempt(
+            found.kept, parameters, folder, drawn=found.drawn, control=control, command=command,
+            say=say,
+        )  # fmt: skip
         counts[outcome.exit] += 1
         if made is None or outcome.exit is not Exit.NOT_MADE:
             made = outcome
@@ -142,19 +156,26 @@ def replay(
 
 
 def attempt(
-    kept: Replayable,
+    kept: PlanRow,
     parameters: Parameters,
     folder: Path,
     *,
+    drawn: PlanRow | None = None,
     control: bool,
     command: str,
     say: Say,
 ) -> Outcome:
-    """Replay a plan once, into a folder with its schedule. LabError: that can't be written."""
+    """Replay a plan once, into a folder with its schedule. LabError: that can't be written.
+
+    `drawn`: the plan that it is what is left of, to be told what is not; else it is told nothing.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SCHEDULE).write_text(json.dumps(kept.plan) + "\n", encoding="utf-8")
+        (folder / SCHEDULE).write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        if drawn is not None:
+            (folder / DRAWN).write_text(json.dumps(drawn) + "\n", encoding="utf-8")
     except OSError as error:
         raise LabError(f"the schedule can't be written: {error}") from error
     scenario = load_scenario("replay")
+    parameters = replace(parameters, rate=rate_of(kept))
     return prove(scenario, parameters, folder, command=command, control=control, say=say)

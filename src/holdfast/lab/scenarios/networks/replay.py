@@ -18,6 +18,7 @@ from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.scenarios.networks import replay_changes
 from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, leave, one_zone_cut
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import expect_quorum_whole
@@ -41,7 +42,8 @@ from holdfast.lab.steps.wants import whole
 ANSWER_MS = 10_000
 CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
 LASTING = CUTS | {Kind.PAUSE}  # nothing is done where they begin and end at once
-SCHEDULE = "schedule.json"  # in the folder of a proof
+# In the folder of a proof: what is done, and the plan as the simulator drew it.
+SCHEDULE, DRAWN = "schedule.json", "drawn.json"
 Undo = Callable[[], None]
 
 
@@ -51,6 +53,21 @@ def read_schedule(path: Path) -> Schedule:
         return schedule_of(json.loads(path.read_bytes()))
     except (OSError, ValueError) as error:
         raise LabError(f"a replay needs its schedule: {path}: {error}") from error
+
+
+def not_as_drawn(folder: Path) -> list[Table]:
+    """Return what a schedule has lost of the plan that lies beside it. LabError: it can't be read.
+
+    Nothing where there is none: then the schedule is the plan.
+    """
+    try:
+        drawn = json.loads((folder / DRAWN).read_bytes())
+        kept = json.loads((folder / SCHEDULE).read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise LabError(f"{folder / DRAWN}: {error}") from error
+    return replay_changes.table(replay_changes.changes(drawn, kept))
 
 
 class Replay:
@@ -66,6 +83,11 @@ class Replay:
         self.done: Counter[Kind] = Counter()
         self.passed_over: Counter[Kind] = Counter()
         self.rows: list[list[str]] = []
+
+    def words(self, count: int) -> str:
+        """Say how many of all faults could be done."""
+        over = self.passed_over.total()
+        return f"{self.done.total()} of {count} faults done, {over} passed over"
 
     def play(self, faults: Sequence[Fault]) -> None:
         """Do all of it. At the end every node was started and every link was healed."""
@@ -212,26 +234,35 @@ class Replay:
 
 def steps(run: Run) -> None:
     """The schedule, beside a load; then all is healed, and must be whole."""
-    schedule = read_schedule(run.history.parent.parent / SCHEDULE)
+    folder = run.history.parent.parent
+    schedule = read_schedule(folder / SCHEDULE)
+    run.tables += not_as_drawn(folder)
     for line in schedule.describe():
         run.note(line)
     run.place_topic()
     sides = Sides(run)
     clients = sides.of(*run.cluster.broker_ids).flags
-    rate = run.parameters.rate / run.parameters.partitions
-    workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=rate, **clients)]
+    # What the plan's producers send is sent by all clients together. The raw one's rate is that of
+    # each partition.
+    rate = run.parameters.rate / (2 if run.parameters.idempotent else 1)
+    each = rate / run.parameters.partitions
+    run.note(f"{run.parameters.rate:g} records a second, as the plan's producers send them")
+    workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=each, **clients)]
     if run.parameters.idempotent:
-        workers.append(run.start_producer(**clients, **PATIENT))
+        workers.append(run.start_producer(rate=rate, **clients, **PATIENT))
     reader = run.start_readers(**clients, **READING)
     for worker in workers:
         run.must_flow(worker)
     replay = Replay(run, sides)
-    replay.play(schedule.faults)
+    try:
+        replay.play(schedule.faults)
+    finally:
+        run.told.append(replay.words(len(schedule.faults)))
     dropped = sides.dropped() if sides.has_places else None
     sides.heal()
     run.tables += tables(replay, schedule, dropped)
     refuse_nothing(replay.done, dropped)
-    run.note("the schedule is over: everything is healed, and every node runs")
+    run.note(f"the schedule is over, {run.told[-1]}: everything is healed, and every node runs")
     expect_quorum_whole(run, "after the schedule", AGAIN_S)
     expect_running(run, "after the schedule")
     run.expect("after the schedule", whole(run.replicas), AGAIN_S + SETTLE_S)
