@@ -26,14 +26,21 @@ if TYPE_CHECKING:
 WELL = Partition(leader=1, epoch=0, isr=(1, 0, 2), replicas=(1, 0, 2), end=1000)
 FIRST = Sample(
     at_s=1000.0,
+    monotonic_s=50.0,
     nodes={0: "running", 1: "running", 100: "running"},
     active=(100, 3),
+    answered=(0, 1),
     partitions={("foo", 0): WELL},
 )
 
 
 def after(seconds: float, partition: Partition, **changes: object) -> Sample:
-    values = {"at_s": FIRST.at_s + seconds, "partitions": {("foo", 0): partition}, **changes}
+    values = {
+        "at_s": FIRST.at_s + seconds,
+        "monotonic_s": FIRST.monotonic_s + seconds,
+        "partitions": {("foo", 0): partition},
+        **changes,
+    }
     return replace(FIRST, **values)  # type: ignore[arg-type]
 
 
@@ -71,6 +78,76 @@ def test_a_leader_is_gone_and_replaced() -> None:
         f"{clock(1003)}  foo-0: none → 0, epoch 2",
         f"{clock(1001)}  foo-0: 1 → none, epoch 1",
     ]
+
+
+@pytest.mark.parametrize("state", ["dead", "stopped"])
+def test_who_is_named_and_can_not_lead_is_no_leader(state: str) -> None:
+    """Metadata name a dead leader until its session ends; the outage begins when it dies.
+
+    Method: 9 s in which metadata name it, and half a second until the next one leads.
+    """
+    down = {"nodes": {0: "running", 1: state, 100: "running"}}
+    named = replace(WELL, end=None)
+    nobody = replace(WELL, leader=-1, epoch=1, isr=(0, 2), end=None)
+    led = replace(WELL, leader=0, epoch=2, isr=(0, 2), end=1100)
+    died = [FIRST, after(1, named, **down), after(10, named, **down)]
+    assert shown(*died)[4] == (
+        "foo-0                    1 down      0  1,0,2                -       -     9.0 s"
+    )
+    over = [after(10, nobody, **down), after(10.5, led, **down), after(99, led, **down)]
+    assert "9.5 s" in shown(*died, *over)[4]
+    assert shown(*died, *over)[4].split()[:2] == ["foo-0", "0"]
+
+
+def test_a_named_leader_that_is_down_comes_first() -> None:
+    many = {("foo", n): WELL for n in range(40)} | {("z", 0): replace(WELL, leader=0)}
+    down = {0: "dead", 1: "running", 100: "running"}
+    assert shown(replace(FIRST, partitions=many, nodes=down))[4].startswith("z-0 ")
+
+
+def test_what_no_broker_tells_of_has_no_leader() -> None:
+    """Goal: 30 s in which no broker answers are an outage. A topic that was deleted has none."""
+    nothing: dict[str, Any] = {"partitions": {}, "answered": ()}
+    dead = {"nodes": {0: "dead", 1: "dead", 100: "running"}, **nothing}
+    lines = shown(FIRST, after(5, WELL), after(6, WELL, **dead), after(36, WELL, **dead))
+    assert lines[0].endswith("controller 100 is active, epoch 3; no broker answers")
+    assert lines[4:] == [
+        "foo-0                      none      0  -                    -       -    30.0 s",
+    ]
+    back = after(37, WELL)
+    lines = shown(FIRST, after(5, WELL), after(6, WELL, **dead), back, after(40, WELL))
+    assert "31.0 s" in lines[4]
+    assert lines[4:] == lines[4:5], "the same leader in the same epoch is no election"
+    deleted = after(6, WELL, partitions={})
+    assert shown(FIRST, deleted)[4] == "none: no topics, or no broker answers"
+    # Without a controller nothing can be deleted: who answers does not know of it yet.
+    starting: dict[str, Any] = {"partitions": {}, "active": None}
+    assert "4.0 s" in shown(FIRST, after(6, WELL, **starting), after(10, WELL, **starting))[4]
+
+
+def test_a_clock_that_is_set_changes_no_duration() -> None:
+    gone = replace(WELL, leader=-1, epoch=1, end=None)
+    back = {"at_s": FIRST.at_s - 3600}
+    lines = shown(after(0, gone), after(1, gone, **back), after(3, gone, **back))
+    assert "3.0 s" in lines[4]
+    lines = shown(after(0, WELL), after(2, replace(WELL, end=1400), **back))
+    assert lines[4].split()[-2] == "200"
+
+
+def test_where_nobody_says_how_far_a_log_is_there_is_no_rate() -> None:
+    memory = Memory()
+    for sample in (FIRST, after(1, replace(WELL, end=1100))):
+        memory.take(sample)
+    assert memory.rate(("foo", 0)) == 100.0
+    memory.take(after(1.5, replace(WELL, end=None)))
+    assert memory.rate(("foo", 0)) is None
+    memory.take(after(2, replace(WELL, end=1200)))
+    assert memory.rate(("foo", 0)) == 100.0
+
+
+def test_a_controller_elected_while_none_was_seen_is_an_election() -> None:
+    lines = shown(FIRST, after(1, WELL, active=None), after(2, WELL, active=(101, 4)))
+    assert lines[-1] == f"{clock(1002)}  controller 100 → 101, epoch 4"
 
 
 def test_another_controller_broken_links_and_groups() -> None:
@@ -123,6 +200,7 @@ def test_partitions_leave_room_for_what_stands_below_them() -> None:
     memory = Memory()
     memory.elections.extend(["one", "two"])
     many = replace(FIRST, partitions={("foo", n): WELL for n in range(40)}, links=["1 → 0: cut"])
+    memory.take(many)
     for rows in (24, 16):
         shown = frame(many, memory, rows)
         assert len(shown) == rows

@@ -19,7 +19,9 @@ from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import described, group_names
 from holdfast.clients.group_lags import lags_of
 from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.probe import Snapshot, ask
+from holdfast.cluster.processes import State
 from holdfast.cluster.quorum import QuorumState
 from holdfast.lab.report.link_chart import bands_between
 from holdfast.wire.administration import AdminError
@@ -33,6 +35,7 @@ from holdfast.wire.well_known import LATEST
 ANSWER_S = 0.5
 GROUPS_S = 2.0  # between two looks at groups
 WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
+RUNNING = str(State.RUNNING)
 INTERNAL = "__"  # begins the names of topics of the cluster's own
 
 TopicPartition = tuple[str, int]
@@ -51,11 +54,16 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at everything. `at_s` is that of the wall's clock."""
+    """One look at everything.
+
+    `at_s` is that of the wall's clock, which may be set; what lasts is reckoned by `monotonic_s`.
+    """
 
     at_s: float
+    monotonic_s: float
     nodes: Mapping[int, str]  # states of processes, by node
     active: tuple[int, int] | None  # the active controller and its epoch
+    answered: tuple[int, ...]  # brokers that told what they know of partitions
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     links: Sequence[str] = ()  # those that are broken, in words
     lags: Mapping[str, int | None] = field(default_factory=dict)  # by group
@@ -85,12 +93,15 @@ class Sampler:
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
         quorum = cluster.quorum()
-        partitions = self._partitions(quorum)
-        ends = self._ends(partitions)
+        answers = self._answers(self._latest_first(nodes, quorum))
+        partitions = latest_of(answers.values(), self._topics)
+        ends = self._ends(partitions, nodes)
         return Sample(
             at_s=time.time(),
+            monotonic_s=time.monotonic(),
             nodes=nodes,
             active=None if quorum is None or quorum.leader < 0 else (quorum.leader, quorum.epoch),
+            answered=tuple(answers),
             partitions={
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
@@ -98,29 +109,33 @@ class Sampler:
             lags=self._groups.latest,
         )
 
-    def _partitions(self, quorum: QuorumState | None) -> dict[TopicPartition, Partition]:
-        """Return what the brokers say, of each partition the one that knows of its last election.
+    def _latest_first(
+        self, nodes: Mapping[int, str], quorum: QuorumState | None
+    ) -> list[NodeRecord]:
+        """Return the brokers that run, whose metadata are the latest first.
 
-        Of several it is the one whose metadata are the latest: the ISR changes without an election,
-        and who is cut off answers as well, and tells what once was.
+        Of several that know of the same election that one counts: the ISR changes without one, and
+        who is cut off answers as well, and tells what once was.
         """
-        running = [
-            node
-            for node in self._cluster.record.brokers
-            if self._cluster.state(node.id) == "running"
-        ]
-        answers = []
-        for node in sorted(running, key=lambda node: lag_of(quorum, node.id)):
+        running = [node for node in self._cluster.record.brokers if nodes[node.id] == RUNNING]
+        return sorted(running, key=lambda node: lag_of(quorum, node.id))
+
+    def _answers(self, brokers: Iterable[NodeRecord]) -> dict[int, Snapshot]:
+        """Return what brokers say of partitions, as far as they say it at once."""
+        answers: dict[int, Snapshot] = {}
+        for node in brokers:
             with suppress(ClusterError):
                 answer = ask(node.watch_address, self._topics or None, timeout_s=ANSWER_S)
-                answers += [] if answer is None else [answer]
-        return latest_of(answers, self._topics)
+                answers |= {} if answer is None else {node.id: answer}
+        return answers
 
-    def _ends(self, partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, int]:
+    def _ends(
+        self, partitions: Mapping[TopicPartition, Partition], nodes: Mapping[int, str]
+    ) -> dict[TopicPartition, int]:
         """Return up to where partitions can be read, as far as their leaders answer at once."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for place, found in partitions.items():
-            if found.leader >= 0:
+            if nodes.get(found.leader) == RUNNING:
                 by_leader.setdefault(found.leader, []).append(place)
         ends: dict[TopicPartition, int] = {}
         for leader, places in by_leader.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.cli.watch.samples import Partition, Sample, TopicPartition
+from holdfast.cli.watch.samples import RUNNING, Partition, Sample, TopicPartition
 
 WIDTH = 80
 RATE_S = 3.0  # over which rates are reckoned
@@ -22,6 +22,9 @@ class Memory:
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
+        self._active: tuple[int, int] | None = None  # the last controller that was known
+        self._told: dict[TopicPartition, Partition] = {}  # as a broker told of it last
+        self.partitions: dict[TopicPartition, Partition] = {}  # those that there are, as they are
         self.leaderless_s: dict[TopicPartition, float] = {}
         self.elections: deque[str] = deque(maxlen=ELECTIONS_MAX)
 
@@ -29,45 +32,72 @@ class Memory:
         """Take in one more sample; they come in order of time."""
         before = self._samples[-1] if self._samples else None
         if before is not None:
-            self._compare(before, sample)
+            assert before.monotonic_s <= sample.monotonic_s, "samples come in order of time"
+            self._count_leaderless(before, sample.monotonic_s - before.monotonic_s)
+        self._note_elections(sample)
+        self._told = dict(sorted((self._not_deleted(sample) | dict(sample.partitions)).items()))
+        self.partitions = {
+            place: sample.partitions.get(place) or unserved(told)
+            for place, told in self._told.items()
+        }
         self._samples.append(sample)
-        while len(self._samples) > 2 and sample.at_s - self._samples[0].at_s > RATE_S:
+        while len(self._samples) > 2 and sample.monotonic_s - self._samples[0].monotonic_s > RATE_S:
             self._samples.popleft()
 
-    def _compare(self, before: Sample, now: Sample) -> None:
-        if None not in {before.active, now.active} and before.active != now.active:
-            assert before.active is not None
-            assert now.active is not None
-            said = f"controller {before.active[0]} → {now.active[0]}, epoch {now.active[1]}"
-            self.elections.append(f"{clock(now.at_s)}  {said}")
+    def _count_leaderless(self, before: Sample, passed_s: float) -> None:
+        for place, found in self.partitions.items():
+            if not has_leader(found, before.nodes):
+                self.leaderless_s[place] = self.leaderless_s.get(place, 0.0) + passed_s
+
+    def _note_elections(self, now: Sample) -> None:
+        if now.active is not None:
+            if self._active is not None and self._active != now.active:
+                said = f"controller {self._active[0]} → {now.active[0]}, epoch {now.active[1]}"
+                self.elections.append(f"{clock(now.at_s)}  {said}")
+            self._active = now.active
         for place, found in now.partitions.items():
-            old = before.partitions.get(place)
-            if old is None:
-                continue
-            if old.leader < 0:
-                passed = now.at_s - before.at_s
-                self.leaderless_s[place] = self.leaderless_s.get(place, 0.0) + passed
+            old = self._told.get(place, found)
             if (old.leader, old.epoch) != (found.leader, found.epoch):
-                change = f"{leader(old)} → {leader(found)}, epoch {found.epoch}"
+                change = f"{named(old)} → {named(found)}, epoch {found.epoch}"
                 self.elections.append(f"{clock(now.at_s)}  {name(place)}: {change}")
 
+    def _not_deleted(self, now: Sample) -> dict[TopicPartition, Partition]:
+        """Return what must be there still though nobody tells of it.
+
+        Only a controller deletes, so a broker that does not know of a partition without one has
+        started and not caught up.
+        """
+        return {} if now.answered and now.active is not None else self._told
+
     def rate(self, place: TopicPartition) -> float | None:
-        """How many offsets a partition has grown by a second of late; None: nobody says."""
-        ends = [
-            (sample.at_s, sample.partitions[place].end)
-            for sample in self._samples
-            if place in sample.partitions and sample.partitions[place].end is not None
-        ]
-        if len(ends) < 2 or ends[-1][0] <= ends[0][0]:
+        """How many offsets a partition has grown by a second of late; None: nobody says.
+
+        Nobody says where the latest sample has no end: what grew before that grows no longer.
+        """
+        told = [(sample.monotonic_s, sample.partitions.get(place)) for sample in self._samples]
+        known = [(at_s, it.end) for at_s, it in told if it is not None and it.end is not None]
+        if len(known) < 2 or known[-1][0] != told[-1][0] or known[-1][0] <= known[0][0]:
             return None
-        (begin_s, begin), (end_s, end) = ends[0], ends[-1]
-        assert begin is not None
-        assert end is not None
+        (begin_s, begin), (end_s, end) = known[0], known[-1]
         return max(0.0, (end - begin) / (end_s - begin_s))
 
 
+def unserved(told: Partition) -> Partition:
+    """Return what is known of a partition that no broker tells of: nobody leads it."""
+    return Partition(leader=-1, epoch=told.epoch, isr=(), replicas=())
+
+
+def has_leader(found: Partition, nodes: Mapping[int, str]) -> bool:
+    """Say whether a partition has a leader that can lead.
+
+    Metadata name a leader that is dead, or stands still, until its session ends. The judge counts
+    from the moment of the fault as well (`holdfast.judge.timeline`).
+    """
+    return found.leader >= 0 and nodes.get(found.leader, RUNNING) == RUNNING
+
+
 def frame(sample: Sample, memory: Memory, rows: int | None = None) -> list[str]:
-    """Return what is shown of a sample: no line is longer than WIDTH.
+    """Return what is shown of a sample that `memory` took last: no line is longer than WIDTH.
 
     Of partitions no more than leave room for the rest, where a terminal has so many `rows`.
     """
@@ -91,7 +121,8 @@ def _head(sample: Sample) -> str:
     active = "no controller is active"
     if sample.active is not None:
         active = f"controller {sample.active[0]} is active, epoch {sample.active[1]}"
-    return f"{clock(sample.at_s)}  {active}"
+    silent = "" if sample.answered else "; no broker answers"
+    return f"{clock(sample.at_s)}  {active}{silent}"
 
 
 def _nodes(sample: Sample) -> str:
@@ -103,17 +134,21 @@ def _nodes(sample: Sample) -> str:
 
 
 def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
-    title = f"{'PARTITION':<24}{'LEADER':>7}{'EPOCH':>7}  {'IN SYNC':<12}{'END':>10}"
+    title = f"{'PARTITION':<23}{'LEADER':>8}{'EPOCH':>7}  {'IN SYNC':<12}{'END':>10}"
     lines = [f"{title}{'PER S':>8}{'NO LEADER':>10}"]
     # Those with something wrong first: there may be more than there is room for.
     ordered = sorted(
-        sample.partitions.items(),
-        key=lambda item: (is_well(item[1]), memory.leaderless_s.get(item[0], 0.0) == 0.0, item[0]),
+        memory.partitions.items(),
+        key=lambda item: (
+            is_well(item[1], sample.nodes),
+            memory.leaderless_s.get(item[0], 0.0) == 0.0,
+            item[0],
+        ),
     )
     for place, found in ordered[:most]:
         rate, gone_s = memory.rate(place), memory.leaderless_s.get(place, 0.0)
         lines.append(
-            f"{name(place)[:23]:<24}{leader(found):>7}{found.epoch:>7}  "
+            f"{name(place)[:22]:<23}{leader(found, sample.nodes):>8}{found.epoch:>7}  "
             f"{_in_sync(found):<12}{'-' if found.end is None else f'{found.end:,}':>10}"
             f"{'-' if rate is None else f'{rate:,.0f}':>8}"
             f"{'-' if not gone_s else f'{gone_s:.1f} s':>10}"
@@ -127,14 +162,16 @@ def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
 
 
 def _in_sync(found: Partition) -> str:
+    if not found.replicas:
+        return "-"
     missing = [node for node in found.replicas if node not in found.isr]
     text = ",".join(map(str, found.isr))
     return text + (f" (-{','.join(map(str, missing))})" if missing else "")
 
 
-def is_well(found: Partition) -> bool:
-    """Say whether a partition has a leader, and every replica is in sync."""
-    return found.leader >= 0 and set(found.isr) == set(found.replicas)
+def is_well(found: Partition, nodes: Mapping[int, str]) -> bool:
+    """Say whether a partition has a leader that can lead, and every replica is in sync."""
+    return has_leader(found, nodes) and set(found.isr) == set(found.replicas)
 
 
 def _links(links: Sequence[str]) -> list[str]:
@@ -165,8 +202,15 @@ def name(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def leader(found: Partition) -> str:
+def named(found: Partition) -> str:
+    """Return whom metadata name as the leader."""
     return "none" if found.leader < 0 else str(found.leader)
+
+
+def leader(found: Partition, nodes: Mapping[int, str]) -> str:
+    """Return whom metadata name as the leader, and whether that one is down."""
+    is_down = found.leader >= 0 and not has_leader(found, nodes)
+    return named(found) + (" down" if is_down else "")
 
 
 def clock(at_s: float) -> str:
