@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.cli.watch.group_watch import GroupLag
 from holdfast.cli.watch.samples import Partition, Sample, in_words, lag_of, latest_of
 from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, fitted, frame
+from holdfast.cli.watch.watch_command import as_json
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.probe import PartitionState, Snapshot
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
@@ -153,13 +155,37 @@ def test_a_controller_elected_while_none_was_seen_is_an_election() -> None:
 def test_another_controller_broken_links_and_groups() -> None:
     lines = shown(
         FIRST,
-        after(1, WELL, active=(101, 4), links=["1 → 0"], lags={"readers": 12_000, "lost": None}),
+        after(1, WELL, active=(101, 4), links=["1 → 0"], lags={"readers": known(12_000)}),
     )
     assert f"{clock(1001)}  controller 100 → 101, epoch 4" in lines
     assert lines[lines.index("BROKEN LINKS") + 1] == "1 → 0"
     assert f"{'readers':<52}{'12,000':>12}" in lines
-    assert f"{'lost':<52}{'-':>12}" in lines
     assert shown(replace(FIRST, active=None))[0].endswith("no controller is active")
+
+
+def known(lag: int | None, unknown: int = 0, age_s: float = 1.0) -> GroupLag:
+    return GroupLag(lag=lag, unknown_partitions=unknown, age_s=age_s)
+
+
+def test_what_is_not_known_of_a_lag_is_shown() -> None:
+    told = {
+        "a-group-with-a-name-that-is-longer-than-there-is-room-for": known(5000, 1, 1234.5),
+        "before": known(12_000, age_s=7.2),
+        "nothing": known(None, 2),
+        "part": known(5000, 1),
+        "whole": known(5000),
+    }
+    lines = shown(replace(FIRST, lags=told))
+    assert lines[-5:] == [
+        "a-group-with-a-name-that-is-longer-than-there-is-r        ≥5,000     1,234 s old",
+        "before                                                    12,000         7 s old",
+        "nothing                                                        -",
+        "part                                                      ≥5,000",
+        "whole                                                      5,000",
+    ]
+    assert max(map(len, lines)) <= WIDTH
+    recorded = as_json(replace(FIRST, lags={"part": known(5000, 1)}))["lags"]
+    assert recorded == {"part": {"lag": 5000, "unknown_partitions": 1, "age_s": 1.0}}
 
 
 def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:

@@ -142,10 +142,15 @@ def listed(
 def group_names(driver: Driver, *, patience_s: float = PATIENCE_S) -> set[str]:
     """Return the groups of all brokers, of whatever kind. AdminError: a broker refuses."""
     return {
-        one.group_id
+        name
         for node in sorted(driver.nodes())
-        for one in _of_broker(driver, node, (), (), patience_s)
+        for name in group_names_of(driver, node, patience_s=patience_s)
     }
+
+
+def group_names_of(driver: Driver, node: int, *, patience_s: float = PATIENCE_S) -> set[str]:
+    """Return the groups that one broker coordinates, of whatever kind. AdminError: it refuses."""
+    return {one.group_id for one in _of_broker(driver, node, (), (), patience_s)}
 
 
 def _of_broker(

@@ -7,24 +7,20 @@ answer is part of the picture. Groups are asked by a thread of its own, since th
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from holdfast.clients.blocking_driver import Driver, DriverError, Peer
-from holdfast.clients.group_coordinators import Coordinators
-from holdfast.clients.group_descriptions import described, group_names
-from holdfast.clients.group_lags import lags_of
+from holdfast.cli.watch.group_watch import GroupLag, GroupLags
+from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.probe import Snapshot, ask
 from holdfast.cluster.processes import State
 from holdfast.cluster.quorum import QuorumState
 from holdfast.lab.report.link_chart import bands_between
-from holdfast.wire.administration import AdminError
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -33,7 +29,6 @@ from holdfast.wire.messages.list_offsets import (
 from holdfast.wire.well_known import LATEST
 
 ANSWER_S = 0.5
-GROUPS_S = 2.0  # between two looks at groups
 WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
 RUNNING = str(State.RUNNING)
 INTERNAL = "__"  # begins the names of topics of the cluster's own
@@ -66,7 +61,7 @@ class Sample:
     answered: tuple[int, ...]  # brokers that told what they know of partitions
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     links: Sequence[str] = ()  # those that are broken, in words
-    lags: Mapping[str, int | None] = field(default_factory=dict)  # by group
+    lags: Mapping[str, GroupLag] = field(default_factory=dict)  # by group
 
 
 class Sampler:
@@ -77,7 +72,7 @@ class Sampler:
         self._cluster = cluster
         self._topics = topics
         self._peers: dict[int, Peer] = {}
-        self._groups = GroupLags(cluster.bootstrap_servers)
+        self._groups = GroupLags()
 
     def __enter__(self) -> Self:
         self._groups.start()
@@ -93,7 +88,9 @@ class Sampler:
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
         quorum = cluster.quorum()
-        answers = self._answers(self._latest_first(nodes, quorum))
+        brokers = self._latest_first(nodes, quorum)
+        self._groups.go_by({node.id: node.watch_address for node in brokers})
+        answers = self._answers(brokers)
         partitions = latest_of(answers.values(), self._topics)
         ends = self._ends(partitions, nodes)
         return Sample(
@@ -106,7 +103,7 @@ class Sampler:
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
             links=self._links(),
-            lags=self._groups.latest,
+            lags=self._groups.latest(),
         )
 
     def _latest_first(
@@ -218,39 +215,3 @@ def latest_of(
                         replicas=tuple(state.replicas),
                     )
     return dict(sorted(latest.items()))
-
-
-class GroupLags:
-    """Asks all groups how far they are behind, from `start` to `stop`; `latest` has the sums."""
-
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
-        self.latest: Mapping[str, int | None] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="groups", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(GROUPS_S):
-            with (
-                suppress(DriverError, AdminError),
-                Driver(self._servers, "holdfast-watch", timeout_s=GROUPS_S) as driver,
-            ):
-                coordinators = Coordinators(driver, patience_s=GROUPS_S)
-                names = sorted(group_names(driver, patience_s=GROUPS_S))
-                there = {
-                    group: found
-                    for group, found in described(coordinators, names).items()
-                    if not isinstance(found, AdminError)
-                }
-                self.latest = {
-                    group: None
-                    if isinstance(rows, AdminError)
-                    else sum(row.lag for row in rows if row.lag is not None)
-                    for group, rows in lags_of(coordinators, there, patience_s=GROUPS_S).items()
-                }

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from holdfast.cli.watch.group_watch import GroupLag
 from holdfast.cli.watch.samples import RUNNING, Partition, Sample, TopicPartition
 
 WIDTH = 80
@@ -15,6 +16,7 @@ PARTITIONS_MAX, PARTITIONS_MIN = 20, 4
 ABOVE = 5  # rows that are shown beside partitions, and what stands below them
 LINKS_MAX = 6
 GROUPS_MAX = 6
+OLD_S = 5.0  # what was told of a group longer ago is no longer what is
 
 
 class Memory:
@@ -181,11 +183,19 @@ def _links(links: Sequence[str]) -> list[str]:
 
 
 def _groups(sample: Sample) -> list[str]:
-    rows = [
-        f"{group[:50]:<52}{'-' if lag is None else f'{lag:,}':>12}"
-        for group, lag in sample.lags.items()
-    ]
+    rows = [f"{group[:50]:<52}{_lag(lag):>12}{_age(lag):>16}" for group, lag in sample.lags.items()]
     return _section(f"{'GROUP':<52}{'LAG':>12}", rows, GROUPS_MAX) if rows else []
+
+
+def _lag(lag: GroupLag) -> str:
+    """Return the lag; "≥" where there are partitions of which it is not known."""
+    if lag.lag is None:
+        return "-"
+    return f"{'≥' if lag.unknown_partitions else ''}{lag.lag:,}"
+
+
+def _age(lag: GroupLag) -> str:
+    return f"  {lag.age_s:,.0f} s old" if lag.age_s > OLD_S else ""
 
 
 def _elections(elections: Iterable[str]) -> list[str]:
