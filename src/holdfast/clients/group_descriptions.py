@@ -142,15 +142,10 @@ def listed(
 def group_names(driver: Driver, *, patience_s: float = PATIENCE_S) -> set[str]:
     """Return the groups of all brokers, of whatever kind. AdminError: a broker refuses."""
     return {
-        name
+        one.group_id
         for node in sorted(driver.nodes())
-        for name in group_names_of(driver, node, patience_s=patience_s)
+        for one in _of_broker(driver, node, (), (), patience_s)
     }
-
-
-def group_names_of(driver: Driver, node: int, *, patience_s: float = PATIENCE_S) -> set[str]:
-    """Return the groups that one broker coordinates, of whatever kind. AdminError: it refuses."""
-    return {one.group_id for one in _of_broker(driver, node, (), (), patience_s)}
 
 
 def _of_broker(

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.group_coordinators import Coordinators
-from holdfast.clients.group_descriptions import DEAD, Description, described, group_names_of
+from holdfast.clients.group_descriptions import DEAD, Description, described
 from holdfast.clients.group_lags import PartitionLag, lags_of
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from holdfast.wire.messages.metadata import MetadataResponse
 
 PAUSE_S = 2.0  # between two looks at groups
@@ -55,6 +56,15 @@ def summed(rows: Iterable[PartitionLag]) -> GroupLag:
     lags = [row.lag for row in rows]
     known = [lag for lag in lags if lag is not None]
     return GroupLag(lag=sum(known) if known else None, unknown_partitions=len(lags) - len(known))
+
+
+def group_names_of(driver: Driver, node: int) -> set[str]:
+    """Return the groups that one broker coordinates. DriverError, AdminError: it does not say."""
+    response = driver.peer(node).send(ListGroupsRequest(states_filter=[], types_filter=[]))
+    assert isinstance(response, ListGroupsResponse)
+    if response.error_code:
+        raise AdminError(f"listing the groups of broker {node}", response.error_code)
+    return {one.group_id for one in response.groups}
 
 
 class DriverByWays(Driver):
@@ -118,7 +128,7 @@ class GroupLags:
         names = set(self._told)
         for node in driver.nodes():
             with suppress(DriverError, AdminError):
-                names |= group_names_of(driver, node, patience_s=PATIENCE_S)
+                names |= group_names_of(driver, node)
         answers = described(coordinators, sorted(names))
         there = {
             group: answer
