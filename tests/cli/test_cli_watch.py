@@ -195,6 +195,8 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
     assert lines[4].startswith("z-0 ")
     assert lines[4 + PARTITIONS_MAX] == f"and {41 - PARTITIONS_MAX} more"
     assert max(map(len, lines)) <= WIDTH
+    assert lines[5].startswith("a-topic-with-a-name…-0 ")  # each has its number, whatever its topic
+    assert lines[16].startswith("a-topic-with-a-nam…-11 ")
 
 
 def test_without_partitions_that_is_said() -> None:

@@ -10,6 +10,7 @@ from holdfast.cli.watch.group_watch import GroupLag
 from holdfast.cli.watch.samples import RUNNING, Partition, Sample, TopicPartition
 
 WIDTH = 80
+NAME_MAX = 22  # of a partition
 RATE_S = 3.0  # over which rates are reckoned
 ELECTIONS_MAX = 6
 PARTITIONS_MAX, PARTITIONS_MIN = 20, 4
@@ -150,7 +151,7 @@ def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
     for place, found in ordered[:most]:
         rate, gone_s = memory.rate(place), memory.leaderless_s.get(place, 0.0)
         lines.append(
-            f"{name(place)[:22]:<23}{leader(found, sample.nodes):>8}{found.epoch:>7}  "
+            f"{shortened(place):<23}{leader(found, sample.nodes):>8}{found.epoch:>7}  "
             f"{_in_sync(found):<12}{'-' if found.end is None else f'{found.end:,}':>10}"
             f"{'-' if rate is None else f'{rate:,.0f}':>8}"
             f"{'-' if not gone_s else f'{gone_s:.1f} s':>10}"
@@ -210,6 +211,13 @@ def _section(title: str, rows: Sequence[str], most: int) -> list[str]:
 
 def name(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"
+
+
+def shortened(place: TopicPartition) -> str:
+    """Return a partition's name where there is little room: its number stays."""
+    topic, number = place[0], f"-{place[1]}"
+    room = NAME_MAX - len(number)
+    return (topic if len(topic) <= room else f"{topic[: room - 1]}…") + number
 
 
 def named(found: Partition) -> str:
