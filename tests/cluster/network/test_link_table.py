@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cluster.network.conftest import small_plan
+from tests.cluster.network.conftest import record, small_plan
 
-from holdfast.cluster.layout import ClusterError, UsageError
+from holdfast.cluster.layout import BROKER, ClusterError, UsageError
 from holdfast.cluster.network import amounts, link_table
+from holdfast.cluster.network.addresses import plan_network
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_table import Answers, Cut, Link, Slow, Table
 from holdfast.cluster.network.links import link_requests, link_rules
@@ -153,6 +154,25 @@ def test_only_swallowing_ends_connections() -> None:
     assert link_table.newly_swallowed(swallowed, {}) == []
 
 
+def test_only_nodes_answer() -> None:
+    """Seen to fail: with its two names swapped it was to swallow what `host` answers, which is
+    nothing, and said that it would; of two zones it swallowed what clients answer each other.
+    """
+    asked = {"do": "drop-responses", "api": "Produce"}
+    of_zone = link_requests.decide(PLAN, {}, {**asked, "a": "a", "b": "b"})
+    assert {*of_zone} == {("1", "0"), ("1", "100"), ("1", "client-a")}
+    for node in ("host", "client-a", "clients"):
+        with pytest.raises(
+            UsageError, match=f"^{node} answers nothing; CLIENT comes first, then NODE."
+        ):
+            link_requests.decide(PLAN, {}, {**asked, "a": "1", "b": node})
+    apart = plan_network([record(0, BROKER), record(1, BROKER)], replicates_apart=True)
+    second = {**asked, "a": "replication-0", "b": "replication-1"}
+    assert {*link_requests.decide(apart, {}, second)} == {("replication-1", "replication-0")}
+    with pytest.raises(UsageError, match="they are one place"):
+        link_requests.decide(PLAN, {}, {**asked, "a": "0", "b": "0"})
+
+
 def test_a_transaction_has_what_differs_and_no_more() -> None:
     cut = link_table.cut(PLAN, {}, "0", "1", one_way=True)
     both = link_table.slow(PLAN, cut, "0", "1", Slow(latency_us=1000), one_way=True)
@@ -193,6 +213,11 @@ REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"do": "slow", "a": "0", "b": "1", "rate": "0.1kB/s"}, "less than 1kB/s"),
     ({"do": "slow", "a": "0", "b": "1", "latency": "2h"}, "not a time"),
     ({"do": "slow", "a": "0", "b": "1", "latency": "61s"}, "more than a minute"),
+    # Seen to fail: they became none, so that what was lost before ended, and other words were said.
+    ({"do": "lose", "a": "0", "b": "1", "share": "0.004%"}, "'0.004%' is less than 0.01%"),
+    ({"do": "lose", "a": "0", "b": "1", "share": "0.0099%"}, "'0.0099%' is less than 0.01%"),
+    ({"do": "slow", "a": "0", "b": "1", "latency": "1s", "reorder": "0.004%"}, "than 0.01%"),
+    ({"do": "slow", "a": "0", "b": "1", "latency": "1s", "jitter": "0.4us"}, "less than 1us"),
 ]
 
 
@@ -207,6 +232,7 @@ def test_amounts() -> None:
     rates = [amounts.rate(text) for text in ("1MB/s", "500kbit/s", "1.5 GB/s")]
     assert rates == [1_000_000, 62_500, 1_500_000_000]
     assert [amounts.share(text) for text in ("5%", "0.01%", "100%")] == [500, 1, 10_000]
+    assert [amounts.share("0%"), amounts.share("0.000%"), amounts.time_us("0ms")] == [0, 0, 0]
 
 
 class DyingSwitch(KernelLinks):

@@ -25,10 +25,12 @@ _RATES: Final = {
 
 def time_us(text: str) -> int:
     """Return microseconds of a time up to a minute, such as `200ms`. UsageError: it is none."""
-    value = round(_amount(text, _TIMES_US, "a time such as 200ms or 1.5s"))
-    if value > 60_000_000:
+    amount = _amount(text, _TIMES_US, "a time such as 200ms or 1.5s")
+    if amount > 60_000_000:
         raise UsageError(f"{text!r} is more than a minute.")
-    return value
+    if 0 < amount < 1:  # rounded it could be none, which nobody asked for
+        raise UsageError(f"{text!r} is less than 1us, which is the least.")
+    return round(amount)
 
 
 def rate(text: str) -> int:
@@ -41,10 +43,12 @@ def rate(text: str) -> int:
 
 def share(text: str) -> int:
     """Return ten thousandths of a share such as `5%`. UsageError: it is none, or above 100 %."""
-    value = round(_amount(text, {"%": SHARE_WHOLE // 100}, "a share such as 5%"))
-    if value > SHARE_WHOLE:
+    amount = _amount(text, {"%": SHARE_WHOLE // 100}, "a share such as 5%")
+    if amount > SHARE_WHOLE:
         raise UsageError(f"{text!r} is more than all.")
-    return value
+    if 0 < amount < 1:  # rounded it could be none, which nobody asked for
+        raise UsageError(f"{text!r} is less than 0.01%, one in ten thousand, which is the least.")
+    return round(amount)
 
 
 def _amount(text: str, units: dict[str, float] | dict[str, int], what: str) -> float:

@@ -70,6 +70,7 @@ class Link:
 
 
 WHOLE: Final = Link()
+_ANSWER: Final = frozenset({Kind.BROKER, Kind.CONTROLLER, Kind.BOTH, Kind.REPLICATION})
 Pair = tuple[str, str]  # names of places, from and to
 Table = Mapping[Pair, Link]
 
@@ -122,10 +123,17 @@ def slow(plan: Plan, table: Table, a: str, b: str, how: Slow, *, one_way: bool =
 
 
 def drop_answers(plan: Plan, table: Table, client: str, node: str, what: Answers) -> Table:
-    """Return the table in which these answers of a node to a client are swallowed."""
+    """Return the table in which these answers of a node to a client are swallowed.
+
+    Of several places those that answer: nodes. Any place may ask, since clients may stand there.
+    """
+    links = pairs(plan, node, client, one_way=True)
+    answering = [pair for pair in links if plan.place(pair[0]).kind in _ANSWER]
+    if not answering:
+        raise UsageError(f"{node} answers nothing; CLIENT comes first, then NODE.")
     latest = max((link.answers.number for link in table.values() if link.answers), default=0)
     numbered = replace(what, number=latest + 1)
-    changes = {pair: {"answers": numbered} for pair in pairs(plan, node, client, one_way=True)}
+    changes = {pair: {"answers": numbered} for pair in answering}
     return _changed(table, changes)
 
 
