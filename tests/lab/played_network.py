@@ -22,8 +22,9 @@ class PlayedSides:
     def __init__(self, played: Any) -> None:
         self._played: Played = played
         self._dropped = 0
-        self._cut = False
         self.has_places = True
+        self.latest = ""  # what was begun last
+        self._isolated: dict[str, tuple[int, ...]] = {}
         nodes = [str(node.id) for node in played.cluster.nodes]
         self.plan = SimpleNamespace(places=[SimpleNamespace(name=name) for name in nodes])
 
@@ -40,6 +41,7 @@ class PlayedSides:
     def isolate(self, *nodes: int, clients: bool = True) -> float:
         self._played.now_ms += 1
         self._begin(f"isolate {nodes}{'' if clients else ' without clients'}")
+        self._isolated[self.latest] = nodes
         for node in nodes:
             if node in self._played.cluster.broker_ids:
                 self._played.apart[node] = dict(self._played.view.partitions)
@@ -63,6 +65,7 @@ class PlayedSides:
     def _begin(self, text: str) -> None:
         self._played.now_ms += 1
         self._played.do(text)
+        self.latest = text
         self._dropped += 0 if self._played.lie.is_leaky else 7
 
     def swallow(self, node: int, api: str, count: int, *, close: bool) -> None:
@@ -73,7 +76,8 @@ class PlayedSides:
         return count
 
     def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
-        self._played.do(f"slow {a} to {b}: {latency or rate}")
+        self.latest = f"slow {a} to {b}: {latency or rate}"
+        self._played.do(self.latest)
         self._played.slow_ms = 0.0 if self._played.lie.is_hasty else 2000.0
         return self._played.now_ms
 
@@ -95,13 +99,11 @@ class PlayedSides:
         self._played.mute.clear()
         return at_ms
 
-    def heal_node(self, node: int) -> None:
-        self._played.do(f"heal {node}")
-        self._played.apart.pop(node, None)
-        self._played.mute.discard(node)
-
-    def heal_pair(self, a: int, b: int) -> None:
-        self._played.do(f"heal {a} and {b}")
+    def end(self, fault: str) -> None:
+        self._played.do(f"end of: {fault}")
+        for node in self._isolated.pop(fault, ()):
+            self._played.apart.pop(node, None)
+            self._played.mute.discard(node)
 
     def lose(self, a: str, b: str, share: str) -> None:
         self._begin(f"lose {share} from {a} to {b}")

@@ -263,13 +263,14 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
 
     def cuts(a: str, b: str, *_: object, **__: object) -> None:
         told.append(f"cut {a} {b}")
+        sides.latest = f"{a} {b}"
         waits(3.0)
 
     run: Any = SimpleNamespace(
         steady_view=waits, cluster=SimpleNamespace(broker_ids=[0, 1, 2], controller_ids=[100])
     )
     sides: Any = SimpleNamespace(
-        cut=cuts, heal_pair=lambda a, b: told.append(f"heal {a} {b}"), has_places=True
+        cut=cuts, end=lambda fault: told.append(f"end {fault}"), has_places=True
     )
     replay = Replay(run, sides)
     between = partial(Fault, kind=Kind.CUT, target="broker:0")
@@ -280,7 +281,7 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
             between(at_s=3.0, seconds=1.5, other="controller:0"),
         ]
     )
-    assert told == ["cut 0 1", "cut 0 100", "heal 0 100", "heal 0 1"]
+    assert told == ["cut 0 1", "cut 0 100", "end 0 100", "end 0 1"]
     assert (replay.done[Kind.CUT], replay.passed_over[Kind.CUT]) == (2, 1)
     assert [row[:3] for row in replay.rows] == [
         ["1.0", "0.0", "7.0"],

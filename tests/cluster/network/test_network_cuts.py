@@ -169,6 +169,32 @@ def test_what_a_cut_dropped_is_counted_and_stays(
     assert dropped()["client-b", "0"] == before + 9
 
 
+@pytest.mark.slow
+def test_what_is_still_held_lets_nothing_through_when_another_fault_ends(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    """Method: datagrams one behind the other, while one of two faults ends and begins again.
+
+    Healing all and cutting what is left, by two requests, lets dozens through each time.
+    """
+    port = talkers["1"].do("datagrams", name="held")
+    talkers["0"].do("datagrams", name="held")
+    isolated, cut = {"do": "isolate", "a": "1"}, {"do": "cut", "a": "0", "b": "1"}
+    links.hold([isolated, cut])
+    throw = {"name": "held", "address": network.plan.place("1").address, "port": port}
+    talkers["0"].begin("throw", **throw, first=1, count=200_000)
+    for _ in range(10):
+        links.hold([cut])
+        links.hold([isolated, cut])
+        links.hold([isolated])
+        links.hold([isolated, cut])
+    talkers["0"].end()
+    links.hold([])
+    talkers["0"].do("throw", **throw, first=0, count=1)
+    assert talkers["1"].do("catch", name="held", count=1, timeout=LONG_S) == [0]
+    assert links.status()["agrees"]
+
+
 def test_asked_twice_it_is_done_once(links: Links) -> None:
     assert len(links.isolate("0")) == 10  # 1, 100, client-a, client-b, host: both ways
     assert links.isolate("0") == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from holdfast.clients.blocking_driver import NoLeaderError, UnreachableError, Un
 from holdfast.cluster import plan
 from holdfast.cluster.layout import ClusterError, ClusterRecord
 from holdfast.cluster.network.addresses import HOST, Kind, Plan
+from holdfast.cluster.network.link_table import Pair
+from holdfast.cluster.network.links import link_requests
 from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
@@ -182,13 +185,24 @@ class Side(NamedTuple):
         return {"place": self.place, "bootstrap_server": self.servers}
 
 
+@dataclass(frozen=True, eq=False, slots=True)  # two that say the same are two
+class Held:
+    """A fault of links that holds: the request that began it, and the nodes it was done to."""
+
+    request: Mapping[str, Any]
+    nodes: tuple[int, ...] = ()
+
+
 class Sides:
-    """A run's network: what is cut in it, and who is where."""
+    """A run's network: what is cut in it, and who is where.
+
+    Faults may hold the same link. Whoever ends one of them opens what no other one holds.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._cut: list[int] = []
-        self._deaf: tuple[tuple[str, str], ...] = ()  # links whose answers are being swallowed
+        self._held: list[Held] = []  # in the order in which they began
+        self._deaf: tuple[Pair, ...] = ()  # links whose answers are being swallowed
         self._links = run.cluster.links()
         self.record: ClusterRecord = run.cluster.record
         self.plan: Plan = plan_of(self.record)
@@ -226,9 +240,8 @@ class Sides:
             others = [str(node.id) for node in self.record.nodes if node.id not in nodes]
             return self.cut(",".join(names), ",".join(others), nodes, "from all other nodes")
         beside = [self._clients(nodes[0])] if clients else []
-        self._begin(nodes, f"with {beside[0]}, from all others" if beside else "from all others")
-        self._changed(self._links.isolate(",".join([*names, *beside])), CUT)
-        return time.monotonic() * 1000
+        detail = f"with {beside[0]}, from all others" if beside else "from all others"
+        return self._cut({"do": "isolate", "a": ",".join([*names, *beside])}, nodes, detail)
 
     def isolate_zone(self, zone: str) -> float:
         """Cut a zone's nodes and clients from all others; return from when on, in monotonic ms."""
@@ -241,14 +254,50 @@ class Sides:
 
         Return from when on that holds, in monotonic ms.
         """
-        self._begin(nodes, detail)
-        self._changed(self._links.cut(a, b, one_way=one_way), CUT)
-        return time.monotonic() * 1000
+        return self._cut({"do": "cut", "a": a, "b": b, "one_way": one_way}, nodes, detail)
 
-    def _begin(self, nodes: Sequence[int], detail: str) -> None:
-        self._cut += nodes
+    def _cut(self, request: Mapping[str, Any], nodes: Sequence[int], detail: str) -> float:
         for node in nodes:
             self._run.record_fault(CUT, node, detail)
+        self._changed(self._begin(request, nodes), CUT)
+        return time.monotonic() * 1000
+
+    def _begin(self, request: Mapping[str, Any], nodes: Sequence[int] = ()) -> list[Pair]:
+        """Begin a fault; return the links that it changed."""
+        changed = self._links.change(request)
+        self._held.append(Held(request, tuple(nodes)))
+        return changed
+
+    @property
+    def latest(self) -> Held:
+        """The fault that was begun last: what `end` is told."""
+        return self._held[-1]
+
+    def end(self, fault: Held) -> None:
+        """End one fault: what others hold as well stays as it is, with no moment in between."""
+        before = self._states()
+        self._held.remove(fault)
+        still_cut = {node for each in self._held for node in each.nodes}
+        for node in dict.fromkeys(fault.nodes):
+            if node not in still_cut:
+                self._run.record_fault(HEAL, node)
+        self._links.hold([each.request for each in self._held])
+        now = self._states()
+        changed = [pair for pair, state in before.items() if now.get(pair) != state]
+        self._changed(changed, WHOLE)
+        for state in (LOSSY, SLOW):  # what another fault holds, and showed less than this one
+            left = [pair for pair in changed if now.get(pair) == state]
+            if left:
+                self._changed(left, state)
+
+    def _states(self) -> dict[Pair, str]:
+        """Return the worst that is wrong with each link that is not whole."""
+        table = link_requests.held(self.plan, [each.request for each in self._held])
+        return {
+            pair: CUT if link.cut is not None else LOSSY if link.lose else SLOW
+            for pair, link in table.items()
+            if not link.is_whole
+        }
 
     def client_of(self, side: Side) -> str:
         """Return the name that links have for the clients of a side."""
@@ -278,13 +327,14 @@ class Sides:
         """Delay what passes between two nodes, or bound it, each way; return from when on."""
         how = " and ".join(each for each in (latency and f"{latency} late", rate) if each)
         self._run.note(f"the link between {a} and {b} is slowed: {how}, each way")
-        self._changed(self._links.slow(a, b, latency=latency, rate=rate), SLOW)
+        request = {"do": "slow", "a": a, "b": b, "latency": latency, "rate": rate}
+        self._changed(self._begin(request), SLOW)
         return time.monotonic() * 1000
 
     def lose(self, a: str, b: str, share: str) -> None:
         """Let a share of the packets between two nodes vanish."""
         self._run.note(f"{share} of the packets between {a} and {b} vanish")
-        self._changed(self._links.lose(a, b, share), LOSSY)
+        self._changed(self._begin({"do": "lose", "a": a, "b": b, "share": share}), LOSSY)
 
     def dropped(self) -> int:
         """Return how many packets all cut and lossy links have dropped so far."""
@@ -295,28 +345,12 @@ class Sides:
         """LabError: no packet was dropped since `before` of them were, so `what` was not made."""
         refuse_if(self.has_places and self.dropped() <= before, f"{what} has dropped no packet")
 
-    def heal_pair(self, a: int, b: int) -> None:
-        """Make the links between two nodes whole."""
-        self._healed(a)
-        self._changed(self._links.heal(str(a), str(b)), WHOLE)
-
-    def heal_node(self, node: int) -> None:
-        """Make all links of a node whole."""
-        self._healed(node)
-        self._changed(self._links.heal(str(node)), WHOLE)
-
-    def _healed(self, node: int) -> None:
-        if node in self._cut:
-            self._cut.remove(node)
-            if node not in self._cut:
-                self._run.record_fault(HEAL, node)
-
     def heal(self) -> float:
         """Make all links whole; return the moment before, in monotonic ms."""
         at_ms = time.monotonic() * 1000
-        for node in dict.fromkeys(self._cut):
+        for node in dict.fromkeys(node for each in self._held for node in each.nodes):
             self._run.record_fault(HEAL, node)
-        self._cut.clear()
+        self._held.clear()
         self._changed(self._links.heal(), WHOLE)
         return at_ms
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -36,19 +37,27 @@ class Links:
 
         With `reset` who sends TCP is answered with an RST; otherwise packets vanish.
         """
-        return self._change({"do": "cut", "a": a, "b": b, "one_way": one_way, "reset": reset})
+        return self.change({"do": "cut", "a": a, "b": b, "one_way": one_way, "reset": reset})
 
     def isolate(self, name: str, *, reset: bool = False) -> list[tuple[str, str]]:
         """Cut a node, zone or group from all others but the observer."""
-        return self._change({"do": "isolate", "a": name, "reset": reset})
+        return self.change({"do": "isolate", "a": name, "reset": reset})
 
     def heal(self, a: str | None = None, b: str | None = None) -> list[tuple[str, str]]:
         """Make links whole: between A and B, all of A, or all there are."""
-        return self._change({"do": "heal", "a": a, "b": b})
+        return self.change({"do": "heal", "a": a, "b": b})
+
+    def hold(self, faults: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Let these faults be all that is wrong with links, in one step.
+
+        Each is a request (`link_requests`) that cuts, isolates, loses or slows. What one of them
+        holds, and was so before, is never whole in between. Swallowed answers stay as they are.
+        """
+        return self.change({"do": "hold", "faults": [*faults]})
 
     def lose(self, a: str, b: str, share: str, *, one_way: bool = False) -> list[tuple[str, str]]:
         """Let a share of packets vanish, such as `5%`, each direction by itself."""
-        return self._change({"do": "lose", "a": a, "b": b, "share": share, "one_way": one_way})
+        return self.change({"do": "lose", "a": a, "b": b, "share": share, "one_way": one_way})
 
     def slow(
         self,
@@ -66,7 +75,7 @@ class Links:
         `reorder`: a share of packets that don't wait, and come before others.
         """
         how = {"latency": latency, "jitter": jitter, "rate": rate, "reorder": reorder}
-        return self._change({"do": "slow", "a": a, "b": b, "one_way": one_way, **how})
+        return self.change({"do": "slow", "a": a, "b": b, "one_way": one_way, **how})
 
     def drop_responses(
         self, client: str, node: str, api: str, *, count: int = 1, close: bool = False
@@ -77,16 +86,17 @@ class Links:
         there are between the two are reset first.
         """
         words = {"a": client, "b": node, "api": api, "count": count, "close": close}
-        return self._change({"do": "drop-responses", **words})
+        return self.change({"do": "drop-responses", **words})
 
     def status(self) -> dict[str, Any]:
         """Return what is wrong with which link, and what was dropped (`link_requests.status`)."""
         return self._ask({"do": "status"})
 
-    def _change(self, request: dict[str, Any]) -> list[tuple[str, str]]:
+    def change(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Do what a request says (`link_requests`)."""
         return [(source, target) for source, target in self._ask(request)["changed"]]
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request. One whose answer was lost is sent again: its id makes it be done once."""
         line = json.dumps({**request, "id": os.urandom(16).hex()}).encode() + b"\n"
         for attempt in range(1, _ATTEMPTS + 1):

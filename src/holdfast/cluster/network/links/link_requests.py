@@ -6,7 +6,8 @@ understood is a UsageError that says what would be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.cluster.layout import UsageError
@@ -64,13 +65,37 @@ def _drop_answers(plan: Plan, table: Table, asked: Request) -> Table:
     return link_table.drop_answers(plan, table, _word(asked, "a"), _word(asked, "b"), what)
 
 
+def _hold(plan: Plan, table: Table, asked: Request) -> Table:
+    """Return the table in which these faults are all there are; answers are swallowed as before."""
+    faults = asked.get("faults")
+    if not isinstance(faults, list) or not all(
+        isinstance(each, dict) and each.get("do") in _HELD for each in faults
+    ):
+        raise UsageError(f"'faults' is a list of requests, each of {', '.join(sorted(_HELD))}.")
+    links = dict(held(plan, faults))
+    for pair, link in table.items():
+        if link.answers is not None:
+            links[pair] = replace(links.get(pair, link_table.WHOLE), answers=link.answers)
+    return links
+
+
+def held(plan: Plan, faults: Sequence[Request]) -> Table:
+    """Return the table that these requests make of whole links, one after the other."""
+    table: Table = {}
+    for each in faults:
+        table = decide(plan, table, each)
+    return table
+
+
 COUNT_MAX: Final = 1_000_000
+_HELD: Final = frozenset({"cut", "isolate", "lose", "slow"})  # what `hold` may name
 _PAIR: Final = frozenset({"a", "b"})
 # Each request, what decides it, and the words that go with it.
 _REQUESTS: Final[Mapping[str, tuple[_Decide, frozenset[str]]]] = {
     "cut": (_cut, _PAIR | {"one_way", "reset"}),
     "isolate": (_isolate, frozenset({"a", "reset"})),
     "heal": (_heal, _PAIR),
+    "hold": (_hold, frozenset({"faults"})),
     "lose": (_lose, _PAIR | {"share", "one_way"}),
     "drop-responses": (_drop_answers, _PAIR | {"api", "count", "close"}),
     "slow": (_slow, _PAIR | {"latency", "jitter", "rate", "reorder", "one_way"}),

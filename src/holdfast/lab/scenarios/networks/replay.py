@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.cluster.network.addresses import OBSERVER
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
@@ -30,6 +29,7 @@ from holdfast.lab.steps.sides import (
     LATE_BECAUSE,
     PATIENT,
     READING,
+    Held,
     Sides,
     expect_one_leader_an_epoch,
 )
@@ -79,7 +79,6 @@ class Replay:
         self._times = Timetable(run)
         self._held: set[int] = set()  # nodes that are dead or stand still
         self._isolated: Counter[int] = Counter()
-        self._cut: Counter[tuple[int, int]] = Counter()  # directions, by how many cuts hold them
         self.done: Counter[Kind] = Counter()
         self.passed_over: Counter[Kind] = Counter()
         self.rows: list[list[str]] = []
@@ -188,16 +187,9 @@ class Replay:
     # -- links ---------------------------------------------------------------------------------
 
     def _cut_from(self, node: int, other: int, fault: Fault) -> Undo:
-        directions = [(node, other)] if fault.one_way else [(node, other), (other, node)]
-        self._cut.update(directions)
         way = ", one way" if fault.one_way else ""
         self._sides.cut(str(node), str(other), [node], f"from {other}{way}", one_way=fault.one_way)
-        return partial(self._mend, node, other, directions)
-
-    def _mend(self, node: int, other: int, directions: Sequence[tuple[int, int]]) -> None:
-        self._cut.subtract(directions)
-        self._sides.heal_pair(node, other)
-        self._cut_what_is_left(node, other)
+        return partial(self._sides.end, self._sides.latest)
 
     def _isolate(self, node: int) -> Undo:
         self._isolated[node] += 1
@@ -205,31 +197,12 @@ class Replay:
         if node in self._run.cluster.broker_ids:
             self._run.observer.ask_alone(node)
         self._sides.isolate(node, clients=False)
-        return partial(self._rejoin, node)
+        return partial(self._rejoin, node, self._sides.latest)
 
-    def _rejoin(self, node: int) -> None:
+    def _rejoin(self, node: int, isolation: Held) -> None:
         self._isolated[node] -= 1
-        self._sides.heal_node(node)
-        self._cut_what_is_left(node, None)
+        self._sides.end(isolation)
         self._look_at(node)
-
-    def _cut_what_is_left(self, node: int, other: int | None) -> None:
-        """Cut again what other faults still hold of the links that were healed just now."""
-        for here, there in +self._cut:
-            if node in (here, there) and (other is None or other in (here, there)):
-                self._sides.cut(str(here), str(there), (), "", one_way=True)
-        for each in +self._isolated:
-            if other is None or each in (node, other):
-                self._sides.cut(str(each), ",".join(self._all_but(each)), (), "")
-
-    def _all_but(self, node: int) -> list[str]:
-        """Return the places that a node is isolated from."""
-        if not self._sides.has_places:
-            nodes = self._run.cluster.nodes
-            return [str(each.id) for each in nodes if each.id != node]
-        places = self._sides.plan.places
-        own = {str(node), OBSERVER}
-        return [place.name for place in places if place.name not in own]
 
 
 def steps(run: Run) -> None:

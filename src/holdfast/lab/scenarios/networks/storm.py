@@ -28,6 +28,7 @@ from holdfast.lab.steps.sides import (
     LATE_BECAUSE,
     PATIENT,
     READING,
+    Held,
     Sides,
     expect_one_leader_an_epoch,
 )
@@ -157,7 +158,7 @@ class Storm:
             detail = f"from {other}, one way" if one_way else f"from {other}"
             self._sides.cut(a, b, [node], detail, one_way=one_way)
         self._hurt |= {node} if each.deed is Deed.ISOLATE else {node, other}
-        return lambda: self._heal(each)
+        return partial(self._heal, each, self._sides.latest)
 
     def _hurt_node(self, each: Planned) -> Callable[[], None] | None:
         run, node = self._run, each.node
@@ -206,14 +207,14 @@ class Storm:
         if node in self._run.cluster.broker_ids:
             self._sides.look_past(node)
 
-    def _heal(self, each: Planned) -> None:
+    def _heal(self, each: Planned, fault: Held) -> None:
+        """End a fault of links. What another one holds stays as it is: isolations overlap."""
+        self._sides.end(fault)
         if each.deed is Deed.ISOLATE:
-            self._sides.heal_node(each.node)
             if each.node in self._run.cluster.broker_ids:
                 self._sides.look_again(each.node)
             self._hurt.discard(each.node)
             return
-        self._sides.heal_pair(each.node, each.other)
         self._hurt -= {each.node, each.other}
 
 
