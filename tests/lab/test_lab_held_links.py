@@ -7,7 +7,9 @@ by a storm and by a replay. That one step is one for packets, too, is `test_netw
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,19 +22,21 @@ from tests.cluster.network.conftest import small_plan
 
 from holdfast.cluster import plan as plans
 from holdfast.cluster.layout import UsageError
+from holdfast.cluster.network import link_table as links
 from holdfast.cluster.network.addresses import OBSERVER
-from holdfast.cluster.network.link_table import Pair, Table
+from holdfast.cluster.network.link_table import Pair
 from holdfast.cluster.network.links import link_requests
 from holdfast.cluster.network.links.link_agent import Agent, Enforcer
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.judge.history import LinkChange
 from holdfast.judge.timeline import CUT, HEAL, WHOLE
+from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks.replay import Replay
 from holdfast.lab.scenarios.networks.storm import Storm
 from holdfast.lab.steps import sides as sides_module
 from holdfast.lab.steps.replay_plan import Fault, Kind
-from holdfast.lab.steps.sides import Sides
+from holdfast.lab.steps.sides import LINKS_SHOWN, FirstBytes, Sides, first_bytes
 from holdfast.lab.steps.storm_plan import Deed, Planned
 
 PLAN = small_plan()
@@ -50,10 +54,18 @@ class Noted(Links):
     def __init__(self) -> None:
         super().__init__(Path("nowhere"))
         self.steps: list[set[Pair]] = []
-        enforcer = SimpleNamespace(change=self._change_to)
+        self.watched: list[bool] = []
+        self.told: list[dict[str, Any]] = []
+        self.asked = threading.Event()
+        enforcer = SimpleNamespace(change=self._change_to, first_bytes=self._first_bytes)
         self._agent = Agent(PLAN, cast("Enforcer", enforcer), {})
 
-    def _change_to(self, _before: Table, after: Table, **_: Any) -> None:
+    def _first_bytes(self) -> list[dict[str, Any]]:
+        self.asked.set()
+        return self.told
+
+    def _change_to(self, _before: links.Table, after: links.Table, *, watch: bool) -> None:
+        self.watched.append(watch)
         self.steps.append({pair for pair, link in after.items() if link.cut is not None})
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +82,8 @@ class Played:
         self.links = Noted()
         self.faults: list[tuple[str, int]] = []
         self.cut: set[Pair] = set()  # as the history has it
+        self.afterwards = ExitStack()
+        self.tables: list[Table] = []
         self.observer = SimpleNamespace(
             avoid=lambda _: None, allow=lambda _: None, ask_alone=lambda _: None
         )
@@ -102,8 +116,10 @@ class Played:
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Played:
-    return Played(monkeypatch)
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    found = Played(monkeypatch)
+    with found.afterwards:
+        yield found
 
 
 def test_a_replay_opens_nothing_that_another_fault_holds(played: Played) -> None:
@@ -189,3 +205,57 @@ def test_what_is_held_is_what_its_faults_make_and_no_answer_comes_back(
 def test_only_faults_can_be_held(faults: Any) -> None:
     with pytest.raises(UsageError, match="each of cut, isolate, lose, slow"):
         link_requests.decide(PLAN, {}, {"do": "hold", "faults": faults})
+
+
+def heal(source: str, target: str, after_s: float | None, *, cut_again: bool = False) -> Any:
+    return {"from": source, "to": target, "after_s": after_s, "cut_again": cut_again}
+
+
+def test_first_bytes_are_told_by_link_the_longest_silence_first() -> None:
+    told = [
+        heal("0", "1", 0.25),
+        heal("1", "0", None),
+        heal("0", "1", 3.5),
+        heal("host", "0", None, cut_again=True),
+        heal("host", "0", 12.0),
+        heal("0", "1", None),
+    ]
+    assert first_bytes(told).rows == [
+        ["host -> 0", "2", "12.00", "12.00", "1", "0"],
+        ["0 -> 1", "3", "0.25", "3.50", "0", "1"],
+        ["1 -> 0", "1", "-", "-", "0", "1"],
+    ]
+    many = first_bytes([heal("0", str(number), 1.0) for number in range(100)])
+    assert len(many.rows) == LINKS_SHOWN
+    assert many.note.endswith(f"The first {LINKS_SHOWN} of 100 links.")
+
+
+def test_first_bytes_are_measured_from_the_first_heal_to_the_end(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides_module, "LOOK_S", 0.001)
+    played.links.told = [heal("0", "1", 0.25)]
+    sides, other = played.sides, Sides(cast("Run", played))
+    sides.cut("0", "1", [0], "")
+    sides.cut("0", "100", [0], "")
+    assert not any(played.links.watched)
+    sides.end(sides.latest)
+    sides.heal()
+    other.heal()  # which has seen the same
+    assert played.links.watched[2:] == [True, True, True]
+    for _ in range(2):  # what the first answer says is there when it is asked again
+        played.links.asked.clear()
+        assert played.links.asked.wait(30.0)
+    assert played.tables == []
+    played.afterwards.close()
+    assert [table.title for table in played.tables] == [FirstBytes.TITLE]
+
+
+def test_where_proxies_stand_in_no_first_byte_is_seen(played: Played) -> None:
+    played.cluster.record.network = plans.PROXIES
+    sides = Sides(cast("Run", played))
+    sides.cut("0", "1", [0], "")
+    sides.heal()
+    assert played.links.watched == [False, False]
+    played.afterwards.close()
+    assert played.tables == []

@@ -6,6 +6,7 @@ seen by waiting for it in vain, half a second at most; all else answers at once.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -13,6 +14,7 @@ import pytest
 from tests.cluster.network.talkers import RefusedError, Talker
 
 from holdfast.cluster.layout import UsageError
+from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.ground import Network
 from holdfast.cluster.network.links.link_calls import Links
 
@@ -193,6 +195,83 @@ def test_what_is_still_held_lets_nothing_through_when_another_fault_ends(
     talkers["0"].do("throw", **throw, first=0, count=1)
     assert talkers["1"].do("catch", name="held", count=1, timeout=LONG_S) == [0]
     assert links.status()["agrees"]
+
+
+@pytest.mark.slow
+def test_the_first_byte_after_a_heal_is_told_by_link(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    """Method: one that speaks while it is cut, one that does so later, one that never does.
+
+    How long it took is only bounded from below, by what was waited for.
+    """
+    connect(network, talkers, "0", "1")
+    connect(network, talkers, "client-a", "1")
+    links.cut("0", "1")
+    links.cut("client-a", "1")
+    talkers["0"].do("send", name="1", text="in vain, at first")
+    told = len(links.first_bytes())
+    links.heal(watch=True)
+    assert talkers["1"].do("receive", name="0", timeout=LONG_S) == "in vain, at first"
+    with pytest.raises(RefusedError, match="ETIMEDOUT"):
+        talkers["1"].do("receive", name="client-a", timeout=IN_VAIN_S)
+    say(talkers, "client-a", "1", "late")
+    say(talkers, "client-a", "1", "and later")
+    seen = {(each["from"], each["to"]): each for each in links.first_bytes()[told:]}
+    assert {*seen} == {("0", "1"), ("1", "0"), ("client-a", "1"), ("1", "client-a")}
+    assert seen["0", "1"]["after_s"] is not None
+    assert seen["client-a", "1"]["after_s"] >= IN_VAIN_S / 2
+    # What only acknowledges has no data.
+    assert [seen[pair]["after_s"] for pair in (("1", "0"), ("1", "client-a"))] == [None, None]
+    links.cut("1", "0")
+    seen = {(each["from"], each["to"]): each for each in links.first_bytes()[told:]}
+    assert seen["1", "0"]["cut_again"]
+    assert not seen["0", "1"]["cut_again"]
+    links.heal(watch=True)
+    say(talkers, "1", "0", "once more")
+    say(talkers, "0", "1", "once more")
+    again = links.first_bytes()[told + 4 :]
+    assert {(each["from"], each["to"]) for each in again} == {("0", "1"), ("1", "0")}
+    assert None not in [each["after_s"] for each in again]
+    assert links.status()["agrees"]
+
+
+def watching(network: Network) -> bool:
+    """Say whether the router has rules that wait for a first byte."""
+    listing = [ground.find_tools()["nft"], "list", "chains", "ip"]
+    command = [*network.prefix(addresses.ROUTER), *listing]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "chain pass" in listed
+    return "chain watch" in listed
+
+
+@pytest.mark.slow
+def test_rules_that_wait_go_with_the_last_link_that_is_waited_for(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    """Goal: whole links carry as much as ever. Method: one link speaks, the other is cut again."""
+    links.cut("all", "all")
+    links.first_bytes()  # nothing of other tests is waited for any more
+    links.heal()
+    assert not watching(network), "nobody has asked"
+    connect(network, talkers, "0", "1")
+    links.cut("0", "1")
+    links.heal(watch=True)
+    say(talkers, "0", "1", "here")
+    links.first_bytes()
+    assert watching(network), "1 has not said anything"
+    links.cut("0", "1")
+    links.first_bytes()
+    assert not watching(network)
+    links.heal(watch=True)
+    say(talkers, "0", "1", "here")
+    say(talkers, "1", "0", "here")
+    assert watching(network)
+    links.first_bytes()
+    assert not watching(network)
+    links.cut("client-a", "host")
+    links.heal(watch=True)
+    assert not watching(network), "clients say nothing to each other"
 
 
 def test_asked_twice_it_is_done_once(links: Links) -> None:

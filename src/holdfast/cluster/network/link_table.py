@@ -70,7 +70,7 @@ class Link:
 
 
 WHOLE: Final = Link()
-_ANSWER: Final = frozenset({Kind.BROKER, Kind.CONTROLLER, Kind.BOTH, Kind.REPLICATION})
+ANSWERING: Final = frozenset({Kind.BROKER, Kind.CONTROLLER, Kind.BOTH, Kind.REPLICATION})
 Pair = tuple[str, str]  # names of places, from and to
 Table = Mapping[Pair, Link]
 
@@ -128,7 +128,7 @@ def drop_answers(plan: Plan, table: Table, client: str, node: str, what: Answers
     Of several places those that answer: nodes. Any place may ask, since clients may stand there.
     """
     links = pairs(plan, node, client, one_way=True)
-    answering = [pair for pair in links if plan.place(pair[0]).kind in _ANSWER]
+    answering = [pair for pair in links if plan.place(pair[0]).kind in ANSWERING]
     if not answering:
         raise UsageError(f"{node} answers nothing; CLIENT comes first, then NODE.")
     latest = max((link.answers.number for link in table.values() if link.answers), default=0)

@@ -8,8 +8,10 @@ each other alone, and who stands beside one is told that one's address.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +22,7 @@ from holdfast.cluster.layout import ClusterError, ClusterRecord
 from holdfast.cluster.network.addresses import HOST, Kind, Plan
 from holdfast.cluster.network.link_table import Pair
 from holdfast.cluster.network.links import link_requests
+from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import WITH_PROXIES
 from holdfast.cluster.networked import plan_of
 from holdfast.cluster.probe import PartitionState, ask
@@ -36,6 +39,7 @@ from holdfast.judge.timeline import CUT, HEAL, WHOLE
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import LabError, refuse_if
+from holdfast.lab.report import Table
 from holdfast.lab.report.words import LOSSY, SLOW, SWALLOWED
 from holdfast.lab.run import Run
 from holdfast.lab.workload_processes import Worker
@@ -47,6 +51,8 @@ OBSERVED = "observer.jsonl"  # what the run's observer writes
 PATIENT: Mapping[str, Any] = {"config": ["request.timeout.ms=4000", "socket.timeout.ms=5000"]}
 ANSWER_MS = 2000  # a client without patience waits no longer, so that it goes on asking
 AGAIN_S = 60.0  # after healing: TCP waits longer and longer before it tries again
+LOOK_S = 1.0  # between two questions for first bytes; the kernel notes when they came
+LINKS_SHOWN = 60
 READING: Mapping[str, Any] = {"config": ["socket.timeout.ms=5000"]}
 # How a raw client's sends are refused that no broker has seen.
 NOT_ASKED = frozenset(each.__name__ for each in (NoLeaderError, UnreachableError, UnsupportedError))
@@ -193,6 +199,65 @@ class Held:
     nodes: tuple[int, ...] = ()
 
 
+class FirstBytes:
+    """Asks the agent of links, once they are healed, when the first byte passed, in a thread.
+
+    It asks until the run's nodes have ended, and puts a table into the run's. To ask also ends what
+    is waited for on links that have spoken, so that it costs them nothing.
+    """
+
+    TITLE = "From healing to the first byte, by link"
+
+    def __init__(self, run: Run, links: Links) -> None:
+        self._run, self._links = run, links
+        self._told: Sequence[Mapping[str, Any]] = ()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="first bytes", daemon=True)
+
+    def start(self) -> None:
+        """Begin, unless it has begun already."""
+        if self._thread.ident is None:
+            self._run.afterwards.callback(self._end)
+            self._thread.start()
+
+    def _ask(self) -> None:
+        while not self._ending.wait(LOOK_S):
+            with suppress(ClusterError):  # the network ends before who asks does
+                self._told = self._links.first_bytes()
+
+    def _end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        if self._told and all(table.title != self.TITLE for table in self._run.tables):
+            self._run.tables.append(first_bytes(self._told))
+
+
+def first_bytes(told: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of each link's heals, those that were silent longest first."""
+    heals: dict[Pair, list[Mapping[str, Any]]] = {}
+    for each in told:
+        heals.setdefault((each["from"], each["to"]), []).append(each)
+    rows: list[tuple[float, list[str]]] = []
+    for (source, target), those in heals.items():
+        seen = sorted(each["after_s"] for each in those if each["after_s"] is not None)
+        again = sum(each["cut_again"] for each in those)
+        nothing = len(those) - len(seen) - again
+        first = f"{seen[0]:.2f}" if seen else "-"
+        last = f"{seen[-1]:.2f}" if seen else "-"
+        counts = [str(len(those)), first, last, str(again), str(nothing)]
+        rows.append((seen[-1] if seen else -1.0, [f"{source} -> {target}", *counts]))
+    rows.sort(key=lambda row: row[0], reverse=True)
+    shown = f" The first {LINKS_SHOWN} of {len(rows)} links." if len(rows) > LINKS_SHOWN else ""
+    return Table(
+        title=FirstBytes.TITLE,
+        header=["link", "healed", "s, least", "s, most", "cut again", "nothing"],
+        rows=[row for _, row in rows[:LINKS_SHOWN]],
+        note="Until the first TCP segment with data passed, of whatever connection. Cut again: "
+        "before that. Nothing: none until the run's end, or in five minutes; many links have "
+        f"nothing to carry.{shown}",
+    )
+
+
 class Sides:
     """A run's network: what is cut in it, and who is where.
 
@@ -204,6 +269,7 @@ class Sides:
         self._held: list[Held] = []  # in the order in which they began
         self._deaf: tuple[Pair, ...] = ()  # links whose answers are being swallowed
         self._links = run.cluster.links()
+        self._first_bytes = FirstBytes(run, self._links)
         self.record: ClusterRecord = run.cluster.record
         self.plan: Plan = plan_of(self.record)
         if not self.has_places:
@@ -281,7 +347,7 @@ class Sides:
         for node in dict.fromkeys(fault.nodes):
             if node not in still_cut:
                 self._run.record_fault(HEAL, node)
-        self._links.hold([each.request for each in self._held])
+        self._links.hold([each.request for each in self._held], watch=self._watch())
         now = self._states()
         changed = [pair for pair, state in before.items() if now.get(pair) != state]
         self._changed(changed, WHOLE)
@@ -289,6 +355,12 @@ class Sides:
             left = [pair for pair in changed if now.get(pair) == state]
             if left:
                 self._changed(left, state)
+
+    def _watch(self) -> bool:
+        """See to it that first bytes are asked for; say whether they can be seen."""
+        if self.has_places:
+            self._first_bytes.start()
+        return self.has_places
 
     def _states(self) -> dict[Pair, str]:
         """Return the worst that is wrong with each link that is not whole."""
@@ -351,7 +423,7 @@ class Sides:
         for node in dict.fromkeys(node for each in self._held for node in each.nodes):
             self._run.record_fault(HEAL, node)
         self._held.clear()
-        self._changed(self._links.heal(), WHOLE)
+        self._changed(self._links.heal(watch=self._watch()), WHOLE)
         return at_ms
 
     def _changed(self, pairs: Sequence[tuple[str, str]], state: str) -> None:

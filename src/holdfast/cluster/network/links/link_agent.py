@@ -31,14 +31,21 @@ CONNECTIONS_MAX: Final = 64
 TURN_AWAY_S: Final = 1.0
 ANSWERS_KEPT: Final = 1000
 ID_LENGTH_MAX: Final = 100
+_LOOKS: Final = frozenset({"status", "first-bytes"})
 SEED: Final = "0"  # of jitter and reordering: the same packets wait the same times
 
 
 class Enforcer(Protocol):
     """What puts a table of links in force: the kernel's rules, or relays."""
 
-    def change(self, before: Table, after: Table) -> None:
-        """Make `after` of `before`, all of it or nothing. ClusterError says why it can't be."""
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
+        """Make `after` of `before`, all of it or nothing. ClusterError says why it can't be.
+
+        `watch`: from now on `first_bytes` tells of links that were cut and are not any more.
+        """
+
+    def first_bytes(self) -> list[dict[str, Any]]:
+        """Return when the first byte passed over healed links, where packets can be seen."""
 
     def look(self) -> InForce:
         """Return what is in force, and what was dropped."""
@@ -77,8 +84,8 @@ class Agent:
             said = _refusal(str(error), usage=True)
         except ClusterError as error:
             said = _refusal(str(error), usage=False)
-        # A status is as large as the network, and does nothing that must not be done twice.
-        if name is not None and asked.get("do") != "status":
+        # A look is as large as the network, and does nothing that must not be done twice.
+        if name is not None and asked.get("do") not in _LOOKS:
             self._answers[name] = said
             if len(self._answers) > ANSWERS_KEPT:
                 del self._answers[next(iter(self._answers))]
@@ -87,9 +94,11 @@ class Agent:
     def _do(self, asked: Request) -> dict[str, Any]:
         if asked.get("do") == "status":
             return link_requests.status(self._table, self._enforcer.look())
+        if asked.get("do") == "first-bytes":
+            return {"links": self._enforcer.first_bytes()}
         after = link_requests.decide(self._plan, self._table, asked)
         changed = link_table.changed_pairs(self._table, after)
-        self._enforcer.change(self._table, after)
+        self._enforcer.change(self._table, after, watch=link_requests.watches(asked))
         self._table = after
         return {"changed": [list(pair) for pair in changed]}
 

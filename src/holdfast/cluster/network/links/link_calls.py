@@ -43,17 +43,25 @@ class Links:
         """Cut a node, zone or group from all others but the observer."""
         return self.change({"do": "isolate", "a": name, "reset": reset})
 
-    def heal(self, a: str | None = None, b: str | None = None) -> list[tuple[str, str]]:
-        """Make links whole: between A and B, all of A, or all there are."""
-        return self.change({"do": "heal", "a": a, "b": b})
+    def heal(
+        self, a: str | None = None, b: str | None = None, *, watch: bool = False
+    ) -> list[tuple[str, str]]:
+        """Make links whole: between A and B, all of A, or all there are.
 
-    def hold(self, faults: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        With `watch` it is measured from then on when the first byte passes (`first_bytes`).
+        """
+        return self.change({"do": "heal", "a": a, "b": b, "watch": watch})
+
+    def hold(
+        self, faults: Sequence[Mapping[str, Any]], *, watch: bool = False
+    ) -> list[tuple[str, str]]:
         """Let these faults be all that is wrong with links, in one step.
 
         Each is a request (`link_requests`) that cuts, isolates, loses or slows. What one of them
         holds, and was so before, is never whole in between. Swallowed answers stay as they are.
+        `watch` as with `heal`.
         """
-        return self.change({"do": "hold", "faults": [*faults]})
+        return self.change({"do": "hold", "faults": [*faults], "watch": watch})
 
     def lose(self, a: str, b: str, share: str, *, one_way: bool = False) -> list[tuple[str, str]]:
         """Let a share of packets vanish, such as `5%`, each direction by itself."""
@@ -91,6 +99,15 @@ class Links:
     def status(self) -> dict[str, Any]:
         """Return what is wrong with which link, and what was dropped (`link_requests.status`)."""
         return self._ask({"do": "status"})
+
+    def first_bytes(self) -> list[dict[str, Any]]:
+        """Return of each heal that was watched, in order, when TCP's first byte passed the link.
+
+        A heal has `from`, `to`, `after_s` (None: nothing came yet) and `cut_again`. Where proxies
+        stand in for the network there are none. To wait costs a rule on every packet until each
+        link has spoken: whoever watches asks now and then, which ends it.
+        """
+        return list(self._ask({"do": "first-bytes"})["links"])
 
     def change(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Do what a request says (`link_requests`)."""

@@ -13,14 +13,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, entering, ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_table import Link, Pair, Table
-from holdfast.cluster.network.links import link_rules
+from holdfast.cluster.network.links import first_bytes, link_rules
+from holdfast.cluster.network.links.first_bytes import FirstBytes
 from holdfast.cluster.network.links.link_rules import Dropped, InForce
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.pair_relays import Relays
@@ -39,6 +40,7 @@ class KernelLinks:
         self._known: set[Pair] = set()  # links that have a chain, broken or not
         self._relays, self._relay_port = Relays(seed, 2 * relay.take_room()), 0
         self._table: Table = {}
+        self._first_bytes = FirstBytes(plan)
         # Whether the table that we know is the kernel's: nft that failed, or was too slow to say,
         # may have changed it all the same.
         self._is_known = True
@@ -80,17 +82,20 @@ class KernelLinks:
             self._nft("-f", "-", text=link_rules.BASE)
             return {}
         found = self._read_back(listed)
+        if link_rules.has_set(json.loads(listed), first_bytes.WATCHED):
+            self._nft("-f", "-", text=first_bytes.END)  # an agent before us waited
         self._table = found.table
         self._configure_switch(found.table)
         self._relays.change(found.table)
         return found.table
 
-    def change(self, before: Table, after: Table) -> None:
-        """Make `after` of `before`, all of it or nothing."""
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
+        """Make `after` of `before`, all of it or nothing. `watch`: wait for links that it heals."""
         was_known, there = self._is_known, before if self._is_known else self._found().table
         text = link_rules.transaction(self._plan, there, after, self._known, self._relay_port)
         if not text and was_known:
             return
+        text += self._first_bytes.change(there, after, watch=watch)
         # The switch knows how slow a link is before the first packet comes to it, and longer than
         # any comes.
         self._configure_switch({**there, **_slowed(after)})
@@ -98,6 +103,7 @@ class KernelLinks:
         if text:
             self._nft("-f", "-", text=text)
         self._is_known = True
+        self._first_bytes.changed(there, after, watch=watch)
         # Who was led to the relay just now waits there until this returns.
         self._relays.change(after)
         self._table = after
@@ -126,6 +132,17 @@ class KernelLinks:
                 check=False,
                 timeout=_TIMEOUT_S,
             )
+
+    def first_bytes(self) -> list[dict[str, Any]]:
+        """Return what was seen of each heal that was watched; end what no link needs any more."""
+        if self._first_bytes.is_there:
+            sets = (first_bytes.WATCHED, first_bytes.FIRST)
+            watched, first = (self._nft("list", "set", "ip", link_rules.TABLE, s) for s in sets)
+            if text := self._first_bytes.take(watched or "", first or ""):
+                self._first_bytes.is_there = False  # nft that fails may have done it all the same
+                self._nft("-f", "-", text=text)
+            self._first_bytes.ended()
+        return self._first_bytes.told()
 
     def look(self) -> InForce:
         """Return what the kernel has; a switch that died is started again."""

@@ -79,6 +79,11 @@ def _hold(plan: Plan, table: Table, asked: Request) -> Table:
     return links
 
 
+def watches(asked: Request) -> bool:
+    """Say whether a request asks to wait for the first byte on links that it heals."""
+    return _flag(asked, "watch")
+
+
 def held(plan: Plan, faults: Sequence[Request]) -> Table:
     """Return the table that these requests make of whole links, one after the other."""
     table: Table = {}
@@ -94,8 +99,8 @@ _PAIR: Final = frozenset({"a", "b"})
 _REQUESTS: Final[Mapping[str, tuple[_Decide, frozenset[str]]]] = {
     "cut": (_cut, _PAIR | {"one_way", "reset"}),
     "isolate": (_isolate, frozenset({"a", "reset"})),
-    "heal": (_heal, _PAIR),
-    "hold": (_hold, frozenset({"faults"})),
+    "heal": (_heal, _PAIR | {"watch"}),
+    "hold": (_hold, frozenset({"faults", "watch"})),
     "lose": (_lose, _PAIR | {"share", "one_way"}),
     "drop-responses": (_drop_answers, _PAIR | {"api", "count", "close"}),
     "slow": (_slow, _PAIR | {"latency", "jitter", "rate", "reorder", "one_way"}),
@@ -108,7 +113,7 @@ def decide(plan: Plan, table: Table, asked: Request) -> Table:
     """Return the table that a request makes of this one. UsageError: it can't be understood."""
     name = asked.get("do")
     if not isinstance(name, str) or name not in _REQUESTS:
-        raise UsageError(f"'do' is {name!r}; it can be {', '.join(NAMES)} or status.")
+        raise UsageError(f"'do' is {name!r}; it can be {', '.join(NAMES)}, first-bytes or status.")
     decider, words = _REQUESTS[name]
     strangers = sorted(str(word) for word in asked.keys() - words - _OF_ALL)
     if strangers:

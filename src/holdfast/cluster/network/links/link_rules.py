@@ -153,6 +153,11 @@ def _addresses(plan: Plan, pair: Pair) -> str:
     return " . ".join(plan.place(name).address for name in pair)
 
 
+def has_set(listed: Mapping[str, Any], name: str) -> bool:
+    """Say whether `nft -j list table` names such a set."""
+    return any("set" in each and each["set"]["name"] == name for each in listed["nftables"])
+
+
 def read_back(listed: Mapping[str, Any]) -> InForce:
     """Read what `nft -j list table` says. ValueError, KeyError: it isn't our table."""
     table: dict[Pair, Link] = {}

@@ -21,7 +21,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.cluster import processes
 from holdfast.cluster.layout import ClusterError
@@ -75,8 +75,9 @@ class ProxyLinks:
         names = {place.address: place.name for place in self._plan.places}
         return names.get(address, addresses.HOST)
 
-    def change(self, before: Table, after: Table) -> None:
-        """Make `after` of `before`, all of it or nothing."""
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
+        """Make `after` of `before`, all of it or nothing. Nothing is watched: no packet is seen."""
+        del watch
         for link in after.values():
             if link.lose or (link.slow is not None and link.slow.reorder):
                 raise ClusterError(
@@ -87,6 +88,9 @@ class ProxyLinks:
         self._relays.change(after)
         for node, client in newly_swallowed(before, after):
             self._relays.end((client, node))
+
+    def first_bytes(self) -> list[dict[str, Any]]:
+        return []
 
     def look(self) -> InForce:
         return InForce(self._table, {}, self._relays.swallowed())
