@@ -37,6 +37,22 @@ NETWORK: tuple[Mutation, ...] = (
         tests=(f"{TEST_TABLE}::test_each_pair_is_by_itself",),
     ),
     one(
+        "whoever ends one fault of links opens what no other one holds",
+        "a node that is isolated all along is heard for a moment, or for good",
+        "lab/steps/sides.py",
+        "        self._held.remove(fault)\n",
+        "        self._held.clear()\n",
+        tests=("tests/lab/test_lab_held_links.py",),
+    ),
+    one(
+        "what acknowledges is no first byte",
+        "a link that carries nothing is told to carry on",
+        f"{ROOM}/links/first_bytes.py",
+        "ip length > {20 + 4 * words}",
+        "ip length >= {20 + 4 * words}",
+        tests=(f"{TEST_CUTS}::test_the_first_byte_after_a_heal_is_told_by_link",),
+    ),
+    one(
         "a link's chain says what holds now, and nothing of before",
         "a link that is only to lose some packets stays cut",
         RULES,

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cluster.network.conftest import small_plan
 
@@ -184,6 +184,7 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(FAULTS), max_size=6))
 def test_what_is_held_is_what_its_faults_make_and_no_answer_comes_back(
     faults: list[dict[str, Any]],

@@ -281,6 +281,28 @@ class Nft(KernelLinks):
         return ""
 
 
+def test_a_wait_for_first_bytes_that_could_not_be_ended_is_in_nobody_s_way() -> None:
+    """Goal: links can be cut, whatever became of the rules that waited for a heal's first byte.
+
+    Method: nft fails as it is to remove them. Whether they are there nobody knows then, so that the
+    next change that needs them makes them anew.
+    """
+    kernel = Nft(json.dumps({"nftables": []}))
+    agent = Agent(PLAN, kernel, {("0", "1"): Link(cut=Cut.DROP)})
+    kernel.told.append("what failed is another one")
+    assert "error" not in agent.answer(b'{"do": "heal", "watch": true}')
+    assert "add chain ip holdfast watch" in kernel.told[-1]
+    since = "10.1.0.1 . 10.1.0.2 timeout 1d expires 23h59m58s"
+    kernel.listed, kernel.told = f"elements = {{ {since}500ms }}", [""]
+    assert "timed out" in agent.answer(b'{"do": "first-bytes"}')["error"]
+    assert "delete chain ip holdfast watch" in kernel.told[-1]
+    assert "error" not in agent.answer(b'{"do": "cut", "a": "0", "b": "1", "one_way": true}')
+    assert "add chain ip holdfast watch" in kernel.told[-1]
+    assert "error" not in agent.answer(b'{"do": "heal", "watch": true}')
+    (first, _) = agent.answer(b'{"do": "first-bytes"}')["links"]
+    assert first == {"from": "0", "to": "1", "after_s": 0.0, "cut_again": False}
+
+
 def rule(pair: str, comment: str) -> dict[str, Any]:
     return {"rule": {"chain": f"link/{pair}", "comment": comment}}
 

@@ -258,6 +258,8 @@ def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
         node.do("send", name="c", text="out")
         with pytest.raises(RefusedError, match="ETIMEDOUT"):
             outside.do("receive", name="c", timeout=IN_VAIN_S)
+        links.cut("0", "1")
+        links.heal("0", "1", watch=True)
         (agent,) = (each for each in network.servants if each.name == "links.link_agent")
         os.kill(agent.pid, 9)
         with pytest.raises(ClusterError, match="does not answer"):
@@ -266,7 +268,9 @@ def test_doors_and_an_agent_that_begins_anew(own: tuple[Network, int]) -> None:
             ground.start_servant(network, "links.link_agent", [str(network.directory)]),
         )
         assert [each["cut"] for each in links.status()["links"]] == ["drop", "drop"]
-        assert len(links.heal()) == 2
+        assert links.first_bytes() == [], "of what was waited for before nobody knows"
+        assert len(links.heal(watch=True)) == 2
+        assert len(links.first_bytes()) == 2
         assert outside.do("receive", name="c", timeout=LONG_S) == "out"
         node.do("close", name="c")
         assert outside.do("receive", name="c", timeout=LONG_S) == ""

@@ -104,7 +104,8 @@ class FirstBytes:
         healed = self._healed(before, after) if watch else []
         gone = self._cut_again(after)
         for pair in gone:
-            self._waiting.pop(pair).cut_again = True
+            ended = self._waiting.pop(pair)
+            ended.cut_again = ended.after_ms is None
         for pair in healed:
             self._waiting[pair] = Healed(pair, time.monotonic())
             self._told.append(self._waiting[pair])
