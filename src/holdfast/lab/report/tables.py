@@ -9,6 +9,7 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Event, Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline
 from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding
+from holdfast.lab.report.figures import FEW, NONE, percent, time_of
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.values import Table
 from holdfast.lab.report.words import described_moments, plain
@@ -16,7 +17,7 @@ from holdfast.lab.report.words import described_moments, plain
 FINDINGS_SHOWN_MAX = 12
 GAP_NOTE = (
     "A gap is a time in which events waited and none was acknowledged. Latency: from send to "
-    "acknowledgement, with the client's own retries and back-offs in it."
+    "acknowledgement, with the client's own retries and back-offs in it. " + FEW
 )
 
 
@@ -170,13 +171,13 @@ def availability(evidence: Evidence) -> TableView | None:
         gap_s = (available.gap_at_ms - timeline.begin_ms) / 1000
         return [
             name,
-            f"{available.share:.2%}",
-            duration(available.gap_ms_longest),
+            percent(available.share, 2),
+            duration(available.gap_ms_longest) if available.gap_ms_longest else NONE,
             f"{gap_s:,.1f} s" if available.gap_ms_longest else "-",
             duration(leaderless_ms) if leaderless_ms else "-",
-            duration(available.latency_ms_p50),
-            duration(available.latency_ms_p99),
-            duration(available.latency_ms_max),
+            time_of(available.acknowledged, 500, available.latency_ms_p50),
+            time_of(available.acknowledged, 990, available.latency_ms_p99),
+            time_of(available.acknowledged, 1000, available.latency_ms_max),
         ]
 
     rows = []

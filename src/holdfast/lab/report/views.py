@@ -17,6 +17,7 @@ from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
 from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
 from holdfast.lab.report.drawing import Frame
+from holdfast.lab.report.figures import has_percentile
 from holdfast.lab.report.groups import (
     ALWAYS,
     Forbidden,
@@ -345,9 +346,12 @@ def cards_of(
             Card(name="longest gap", value=longest, note=note, said=f"longest gap {longest}")
         )
     available = judgement.availability
-    if available.latency_ms_max:
-        p99, worst = duration(available.latency_ms_p99), duration(available.latency_ms_max)
+    worst = duration(available.latency_ms_max)
+    if has_percentile(available.acknowledged, 990):
+        p99 = duration(available.latency_ms_p99)
         cards.append(Card(name="latency p99", value=p99, note=f"max {worst}"))
+    elif available.acknowledged:
+        cards.append(Card(name="latency max", value=worst))
     return cards
 
 

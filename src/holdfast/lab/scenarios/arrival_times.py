@@ -15,6 +15,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
+from holdfast.lab.report.figures import FEW
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.measures import figures
@@ -81,7 +82,7 @@ def steps(run: Run) -> None:
             rows=rows,
             note="From handing an event to the producer to a consumer's having it, by one clock: "
             "one that notes each answer as it comes, and asks again. Measured, not asserted: the "
-            "figures are those of this machine, just then, at the rate that it reached.",
+            "figures are those of this machine, just then, at the rate that it reached. " + FEW,
         )
     )
 
@@ -89,7 +90,7 @@ def steps(run: Run) -> None:
 def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> list[list[str]]:
     """Return a row for each window: how long what was sent in it took to be read first.
 
-    `events` in the order of the clock. One of which less than two were read has no percentiles.
+    `events` in the order of the clock.
     """
     sent: dict[str, float] = {}
     counts: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from pathlib import Path
 from holdfast.config.node_keys import RACK_AWARE
 from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
+from holdfast.lab.report.figures import percent
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.usual import bring_back, elect, expect_consumed
@@ -92,7 +93,7 @@ def expect_near(run: Run, statistics: Path, when: str) -> None:
     run.check(
         f"{SHARE:.0%} {CLAIM}, {when}",
         f"{SHARE:.0%} from broker {NEAR}",
-        f"{share:.1%}",
+        percent(share),
         kept=share >= SHARE,
     )
 
@@ -114,7 +115,7 @@ def watch(run: Run, statistics: Path, when: str) -> float:
             title=f"Whom the consumer's bytes came from, {when}",
             header=["broker", "rack", "bytes", "share"],
             rows=[
-                [str(node), RACKS[node], f"{count:,}", f"{count / total:.1%}"]
+                [str(node), RACKS[node], f"{count:,}", percent(count / total)]
                 for node, count in received.items()
             ],
             note=(

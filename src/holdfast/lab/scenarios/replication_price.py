@@ -12,6 +12,7 @@ from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
+from holdfast.lab.report.figures import FEW
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.measures import bytes_between, figures, grown, replica_sizes
@@ -73,7 +74,7 @@ def steps(run: Run, copies: Sequence[int]) -> None:
             note=f"Events of {SIZE:,} bytes, {run.parameters.rate:g} a second. Bytes between "
             "brokers are what the kernel has counted on connections to another broker's port, "
             "requests' answers and all. Times are measured, not asserted: they are those of this "
-            "machine, just then.",
+            "machine, just then. " + FEW,
         )
     )
     sender = run.start_producer("under-fault", **PATIENT)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import quantiles
 from typing import Self
 
 from holdfast.clients.blocking_driver import Driver, DriverError
@@ -20,7 +19,9 @@ from holdfast.cluster.quorum import QuorumState
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
+from holdfast.lab.report.figures import FEW
 from holdfast.lab.run import Run
+from holdfast.lab.steps.measures import figures
 from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import AdminError, alter_configs, create_topic
@@ -223,16 +224,14 @@ def latency_table(
     rows = []
     for process in sorted({process for process, _ in took}):
         for name in windows:
-            found = took.get((process, name), [])
-            if len(found) > 1:
-                cuts = quantiles(found, n=100, method="inclusive")
-                figures = [f"{cuts[49]:.1f}", f"{cuts[98]:.1f}", f"{max(found):.1f}"]
-                rows.append([process, name, f"{len(found):,}", *figures])
+            if found := took.get((process, name), []):
+                count, median, most, _, longest = figures(found)
+                rows.append([process, name, count, median, most, longest])
     return Table(
         title=title,
         header=["client", "sent", "events", "p50 ms", "p99 ms", "longest ms"],
         rows=rows,
-        note="From handing an event to the client to its acknowledgement.",
+        note=f"From handing an event to the client to its acknowledgement. {FEW}",
     )
 
 

@@ -10,11 +10,11 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from statistics import quantiles
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.history import Acknowledged, Event, Send
+from holdfast.lab.report.figures import NONE, percentile
 from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
@@ -89,12 +89,11 @@ def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, str, int]]:
 
 
 def figures(took: list[float]) -> list[str]:
-    """Return a count and percentiles (50, 99, 99.9, all), for people."""
-    if len(took) < 2:
-        return [str(len(took)), "-", "-", "-", "-"]
-    cuts = quantiles(took, n=1000, method="inclusive")
-    found = (cuts[499], cuts[989], cuts[998], max(took))
-    return [f"{len(took):,}", *(f"{each:.1f}" for each in found)]
+    """Return a count and percentiles (50, 99, 99.9, all) in ms, for people."""
+    ordered = sorted(took)
+    found = [*(percentile(ordered, per_mille) for per_mille in (500, 990, 999)), *ordered[-1:]]
+    shown = [NONE if each is None else f"{each:.1f}" for each in found]
+    return [f"{len(took):,}", *shown, *([] if took else [NONE])]
 
 
 def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
