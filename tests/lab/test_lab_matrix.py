@@ -37,6 +37,7 @@ GROUNDS = matrix.Grounds(
     confluent_kafka="2.16.1",
     librdkafka="2.16.0",
 )
+SETTINGS = {"acks": "all", "profile": "lab", "brokers": "3"}
 
 
 def verdict(
@@ -47,11 +48,13 @@ def verdict(
     grounds: matrix.Grounds = GROUNDS,
     **changes: Any,
 ) -> None:
-    part = {
+    part: dict[str, Any] = {
         "control": False,
         "share_acknowledged": 0.98,
         "gap_ms_longest": 3100.0,
+        "gap_held_ms": 2500.0,
         "recovered_ms_longest": 3200.0,
+        "starved": None,
         "anomalies": {"lost": 0},
         "broken": [],
         "checks": [],
@@ -61,7 +64,12 @@ def verdict(
         "exit": int(exit_),
         "promise": "Nothing is lost.",
         "verdict": "It was so.",
-        "parts": [part, {**part, "share_acknowledged": 0.5, "gap_ms_longest": 9.0}, control],
+        "settings": SETTINGS,
+        "parts": [
+            part,
+            {**part, "share_acknowledged": 0.5, "gap_ms_longest": 9.0, "gap_held_ms": 5.0},
+            control,
+        ],
         **changes,
     }
     folder = matrix.folder_of(directory, engine, scenario)
@@ -86,6 +94,7 @@ def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
     row = matrix.row_of(tmp_path, "embedded", "rack-loss")
     assert row is not None
     assert (row.word, row.share_acknowledged, row.gap_ms) == ("kept", 0.5, 3100.0)
+    assert (row.gap_held_ms, row.starved) == (2500.0, ""), "of the part with the longest gap"
     assert row.controls_failed_by == "20 lost"
     assert row.folder == "embedded/rack-loss"
     assert row.has_report
@@ -222,6 +231,78 @@ def test_the_page_says_of_each_row_in_what_they_are_apart(tmp_path: Path) -> Non
     assert "|Python 3.12.1|" in page
     assert "|Python 3.11.9, links broken in network namespaces|" in page
     assert "|Python 3.11.9, links broken by proxies|" in page
+
+
+def test_the_page_says_how_long_the_lab_itself_held_a_fault(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {("embedded", "split-brain"): GROUNDS})
+    assert "|3.10 s|" in page
+    assert "|2.50 s|" in page
+    assert "no engine's own" in page
+    assert "the starts of nodes, a JVM's included" in page
+
+
+def test_what_was_never_sent_or_answered_has_no_figures(tmp_path: Path) -> None:
+    nothing = {"share_acknowledged": None, "gap_ms_longest": None, "gap_held_ms": None}
+    part = {"control": False, **nothing, "recovered_ms_longest": None, "starved": None}
+    verdict(tmp_path, "embedded", "retention", Exit.KEPT, parts=[part])
+    row = matrix.row_of(tmp_path, "embedded", "retention")
+    assert row is not None
+    page = matrix.write(tmp_path, [row], {}).read_text()
+    assert page.count('<td class="n">-</td>') == 4
+
+
+def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
+    part: dict[str, Any] = {
+        "control": False,
+        "share_acknowledged": 5767 / 5769,
+        "gap_ms_longest": 1.0,
+    }
+    part |= {"gap_held_ms": 0.0, "recovered_ms_longest": None, "starved": None}
+    verdict(tmp_path, "embedded", "retention", Exit.KEPT, parts=[part])
+    row = matrix.row_of(tmp_path, "embedded", "retention")
+    assert row is not None
+    page = matrix.write(tmp_path, [row], {}).read_text()
+    assert "99.97 %" in page
+    assert "100.0 %" not in page
+
+
+@pytest.mark.parametrize("exit_", [Exit.KEPT, Exit.BROKEN], ids=["kept", "broken"])
+def test_a_row_of_a_busy_machine_says_so_whatever_came_of_it(tmp_path: Path, exit_: Exit) -> None:
+    """Method: the control's nodes were starved as well."""
+    verdict(tmp_path, "embedded", "rack-loss", Exit.KEPT)
+    file = matrix.folder_of(tmp_path, "embedded", "rack-loss") / "verdict.json"
+    values = json.loads(file.read_text())
+    values["exit"] = int(exit_)
+    for part, starved in zip(values["parts"], [None, "0 for 7 s", "2 for 5 s"], strict=True):
+        part["starved"] = starved
+    file.write_text(json.dumps(values))
+    row = matrix.row_of(tmp_path, "embedded", "rack-loss")
+    assert row is not None
+    assert row.starved == "0 for 7 s; 2 for 5 s"
+    page = matrix.write(tmp_path, [row], {}).read_text()
+    assert "The machine was busy: 0 for 7 s; 2 for 5 s." in page
+
+
+def test_settings_are_said_once_and_of_a_row_where_they_are_others(tmp_path: Path) -> None:
+    """Method: one row has five brokers, and a setting that no other has; one was not made."""
+    names = ["rack-loss", "retention", "throughput"]
+    for name in names:
+        mine = {"brokers": "5", "session": "45000"} if name == "throughput" else {}
+        verdict(tmp_path, "embedded", name, Exit.KEPT, settings=SETTINGS | mine)
+    found = [matrix.row_of(tmp_path, "embedded", name) for name in names]
+    rows = [row for row in found if row is not None]
+    rows.append(matrix.not_made(tmp_path, "embedded", "split-brain", "It crashed."))
+    page = matrix.write(tmp_path, rows, {}).read_text()
+    said = re.sub("<[^>]*>", "|", page[page.index("<main>") :])
+    assert "|Settings, where a row has no others: acks all, profile lab, brokers 3." in said
+    assert said.count("|brokers 5, session 45000|") == 1
+    assert said.count("profile lab") == said.count("acks all") == said.count("brokers 3") == 1
+
+
+def test_settings_that_all_have_need_no_column(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {("embedded", "rack-loss"): GROUNDS})
+    assert "acks all, profile lab, brokers 3" in page
+    assert "other settings" not in page
 
 
 @pytest.mark.parametrize(

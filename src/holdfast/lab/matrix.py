@@ -18,7 +18,8 @@ from typing import Any
 from holdfast.cluster.plan import NAMESPACES, PROXIES
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import ENGINE, LabError
+from holdfast.lab.report.figures import NONE, percent
 from holdfast.lab.report.page import templates
 from holdfast.lab.report.scales import duration
 
@@ -58,8 +59,11 @@ class Row:
     verdict: str
     share_acknowledged: float | None  # the least of all parts
     gap_ms: float | None  # the longest in which a partition acknowledged nothing
+    gap_held_ms: float | None  # how much of that one the lab held a fault that it undid then
     recovered_ms: float | None  # the longest from a fault to an acknowledgement
     controls_failed_by: str  # by what each control failed, as it must
+    starved: str  # nodes of any part that got too little of a processor; empty: none
+    settings: Mapping[str, str]  # with which it began; a part may change some
     folder: str  # of the run, from the page
     code: str | None  # that its verdict is of; None: nobody knows, or it was changed meanwhile
     grounds: Grounds | None  # what else it rests on; None as above
@@ -138,6 +142,7 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
         values = json.loads((folder / VERDICT).read_bytes())
         proofs = [part for part in values["parts"] if not part["control"]]
         controls = [part for part in values["parts"] if part["control"]]
+        longest = max(proofs, key=lambda part: part["gap_ms_longest"] or 0.0, default=None)
         return Row(
             scenario=scenario,
             engine=engine,
@@ -145,9 +150,12 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
             promise=values["promise"],
             verdict=values["verdict"],
             share_acknowledged=_least(part["share_acknowledged"] for part in proofs),
-            gap_ms=_most(part["gap_ms_longest"] for part in proofs),
+            gap_ms=None if longest is None else longest["gap_ms_longest"],
+            gap_held_ms=None if longest is None else longest["gap_held_ms"],
             recovered_ms=_most(part["recovered_ms_longest"] for part in proofs),
             controls_failed_by="; ".join(map(_failure, controls)),
+            starved="; ".join(part["starved"] for part in values["parts"] if part["starved"]),
+            settings=values["settings"],
             folder=str(folder.relative_to(directory)),
             code=code,
             grounds=grounds,
@@ -168,8 +176,11 @@ def not_made(directory: Path, engine: str, scenario: str, why: str) -> Row:
         verdict=why,
         share_acknowledged=None,
         gap_ms=None,
+        gap_held_ms=None,
         recovered_ms=None,
         controls_failed_by="",
+        starved="",
+        settings={},
         folder=str(folder_of(directory, engine, scenario).relative_to(directory)),
         code=None,
         grounds=None,
@@ -225,6 +236,7 @@ def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
     ]
     said = [row.grounds.words() for row in rows if row.grounds is not None]
     common = dict(_agreed(said))
+    settings = _usual([row.settings for row in rows if row.settings])
     page: str = (
         templates()
         .get_template("matrix.html")
@@ -235,8 +247,11 @@ def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
             so_far=_so_far(rows, planned),
             common=[*common.values()],
             apart={kind for each in said for kind in each} - common.keys(),
+            settings=_listed(settings),
+            others=lambda row: _listed(_others(row, settings)),
+            has_others=any(_others(row, settings) for row in rows),
             shown=_shown,
-            share=_share,
+            percent=percent,
         )
     )
     return page
@@ -264,17 +279,33 @@ def _agreed(said: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             yield kind, words.pop()
 
 
+def _usual(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what most rows have; what most are without is a matter of the others.
+
+    Whose nodes they are stands above the rows.
+    """
+    names = dict.fromkeys(name for each in settings for name in each if name != ENGINE)
+    found = {name: Counter(each.get(name) for each in settings).most_common(1) for name in names}
+    return {name: value for name, [(value, _)] in found.items() if value is not None}
+
+
+def _others(row: Row, usual: Mapping[str, str]) -> dict[str, str]:
+    """Return what a row has besides the engine that is not as usual."""
+    own = row.settings.items()
+    return {name: value for name, value in own if name != ENGINE and usual.get(name) != value}
+
+
+def _listed(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
+
+
 def _versions(engine: str, rows: Iterable[Row]) -> str:
     found = {row.grounds.engine_version for row in rows if row.engine == engine and row.grounds}
     return ", ".join(sorted(version for version in found if version is not None))
 
 
 def _shown(ms: float | None) -> str:
-    return "-" if ms is None else duration(ms)
-
-
-def _share(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return NONE if ms is None else duration(ms)
 
 
 def _failure(part: dict[str, Any]) -> str:

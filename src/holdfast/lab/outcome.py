@@ -13,12 +13,15 @@ from typing import Any
 from holdfast.cluster.layout import APACHE, OLDER
 from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import GroupAnomaly
-from holdfast.judge.verdict import Anomaly
+from holdfast.judge.verdict import Anomaly, PartitionJudgement
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
+from holdfast.lab.report.figures import has_percentile
 from holdfast.lab.report.groups import group_sentence, observed_text
+from holdfast.lab.report.held import held_ms
 from holdfast.lab.report.standstill import Standstill
+from holdfast.lab.report.tables import longest_gap
 from holdfast.lab.scenario import Part, Scenario
 
 REASONS_MAX = 3  # why a run is undecided, in its sentence
@@ -258,7 +261,9 @@ class Outcome:
 def _part_as_json(result: PartResult) -> dict[str, Any]:
     judgement = result.evidence.judgement
     counts = judgement.counts
-    gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
+    available = judgement.availability
+    gap = longest_gap(judgement.partitions)
+    gap_ms = None if gap is None else gap.availability.gap_ms_longest
     groups = result.evidence.groups
     return {
         "part": result.part.name,
@@ -278,12 +283,16 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         }
         if groups.partitions
         else None,
-        "share_acknowledged": round(judgement.availability.share, 6),
-        "gap_ms_longest": round(max(gaps, default=0.0), 1),
+        # Not rounded: of a million of which one is missing, not all are acknowledged.
+        "share_acknowledged": available.share if available.sent else None,
+        "gap_ms_longest": None if gap_ms is None else round(gap_ms, 1),
+        "gap_held_ms": None if gap is None else round(_held_ms(result, gap), 1),
         "recovered_ms_longest": None
         if result.recovered_ms is None
         else round(result.recovered_ms, 1),
-        "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
+        "latency_ms_p99": round(available.latency_ms_p99, 2)
+        if has_percentile(available.acknowledged, 990)
+        else None,
         "checks": [
             {"name": c.name, "expected": c.expected, "seen": c.seen, "kept": c.kept}
             for c in result.checks
@@ -294,6 +303,11 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         ],
         "history": str(result.history),
     }
+
+
+def _held_ms(result: PartResult, gap: PartitionJudgement) -> float:
+    begin_ms, longest_ms = gap.availability.gap_at_ms, gap.availability.gap_ms_longest
+    return held_ms(result.evidence.timeline, begin_ms, begin_ms + longest_ms)
 
 
 def report_of(outcome: Outcome, command: str) -> ReportData:

@@ -17,6 +17,7 @@ from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 TOPIC = "foo"
+ENGINE = "engine"  # what settings call it whose nodes they are
 ELSEWHERE = "elsewhere"  # the engine of a cluster that the lab has not made
 
 # As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
@@ -301,8 +302,9 @@ class Parameters:
     def shown(self) -> dict[str, str]:
         """For the report's table of settings."""
         return {
-            **({"engine": "Apache Kafka"} if self.engine in {APACHE, OLDER} else {}),
+            **({ENGINE: "Apache Kafka"} if self.engine in {APACHE, OLDER} else {}),
             **({"cluster": f"elsewhere, {self.servers}"} if self.servers is not None else {}),
+            **({"profile": self.profile} if self.servers is None else {}),
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
             "brokers": ", ".join(map(str, self.node_ids[: self.brokers])) or str(self.brokers),

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Event, Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline
-from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding
+from holdfast.judge.verdict import (
+    MEANING,
+    Anomaly,
+    Availability,
+    Counts,
+    Finding,
+    PartitionJudgement,
+)
 from holdfast.lab.report.figures import FEW, NONE, percent, time_of
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.values import Table
@@ -190,6 +197,12 @@ def availability(evidence: Evidence) -> TableView | None:
     header = ["", "acknowledged", "longest gap", "it begins at", "no leader for",
               "latency p50", "p99", "max"]  # fmt: skip
     return table_view(Table(title="", header=header, rows=rows, note=GAP_NOTE))
+
+
+def longest_gap(partitions: Iterable[PartitionJudgement]) -> PartitionJudgement | None:
+    """The partition with the longest gap: all together they hide each other's."""
+    found = max(partitions, key=lambda each: each.availability.gap_ms_longest, default=None)
+    return found if found is not None and found.availability.gap_ms_longest else None
 
 
 def moments(timeline: Timeline) -> list[Moment]:

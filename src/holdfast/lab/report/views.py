@@ -39,6 +39,7 @@ from holdfast.lab.report.tables import (
     anomalies,
     availability,
     findings,
+    longest_gap,
     moments,
     outcomes,
     table_view,
@@ -381,12 +382,6 @@ def _anomaly_card(evidence: Evidence, anomaly: Anomaly, forbidden: frozenset[str
     if not judgement.decided:
         return Card(name=name, value="?", tone="warn", note="not decided", said=f"{name}: ?")
     return Card(name=name, value="0", tone="good", said=said)
-
-
-def longest_gap(partitions: Iterable[PartitionJudgement]) -> PartitionJudgement | None:
-    """The partition with the longest gap: all together they hide each other's."""
-    found = max(partitions, key=lambda each: each.availability.gap_ms_longest, default=None)
-    return found if found is not None and found.availability.gap_ms_longest else None
 
 
 def _name(evidence: Evidence, each: PartitionJudgement) -> str:
