@@ -263,6 +263,7 @@ def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
     assert row is not None
     page = matrix.write(tmp_path, [row], {}).read_text()
     assert "99.97 %" in page
+    assert "0.00 ms" not in page, "of this gap no fault was held"
     assert "100.0 %" not in page
 
 

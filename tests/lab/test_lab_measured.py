@@ -13,10 +13,11 @@ import pytest
 from tests.lab.checked import Scene
 
 from holdfast.cluster.layout import NodeRecord
-from holdfast.judge.history import Acknowledged, Delivered, Send
+from holdfast.judge.groups.history import Processed
+from holdfast.judge.history import Acknowledged, Delivered, Event, Send
 from holdfast.lab.parameters import GROUP_SESSION
 from holdfast.lab.run import Run
-from holdfast.lab.scenarios import busy_topic, throughput
+from holdfast.lab.scenarios import busy_topic, payload_curve, throughput
 from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
 from holdfast.lab.scenarios.networks import broker_isolated
 from holdfast.lab.scenarios.replication_price import latencies
@@ -144,7 +145,7 @@ class Measured:
     def __init__(self, *leaders: int) -> None:
         self.replicas = {p: (p % 2, 1 - p % 2) for p in range(len(leaders))}
         self.partitions, self.topic = range(len(leaders)), "foo"
-        self.parameters = SimpleNamespace(servers=None, noticed_s=1.0)
+        self.parameters = SimpleNamespace(servers=None, noticed_s=1.0, duration_s=2.0)
         self.cluster = SimpleNamespace(broker_ids=(0, 1))
         self.view = SimpleNamespace(
             partitions={
@@ -175,8 +176,8 @@ class Measured:
     def expect_flow(self, *_: Any) -> bool:
         return False
 
-    def start_producer(self, *_: Any, **flags: Any) -> Any:
-        self.started.append(flags)
+    def start_producer(self, name: str = "producer", **flags: Any) -> Any:
+        self.started.append({"name": name, **flags})
         tail: Any = SimpleNamespace(count=lambda _kind: self.events)
         tail.poll = lambda: tail
         return SimpleNamespace(tail=tail, wait=self._wait)
@@ -245,6 +246,71 @@ def test_a_producer_of_a_dozen_gives_nothing_up_before_the_wait_for_all_is_over(
     throughput.start(run.as_run, 1)
     bound_s = throughput.PRODUCERS * throughput.SEND_S
     assert run.started[0]["delivery_timeout_ms"] >= 1000 * bound_s
+
+
+def test_producers_are_let_go_together_once_each_has_an_answer_of_every_partition() -> None:
+    """Goal: none is measured while processes of others are still being started.
+
+    Method: three, of which the last is slow to start; what each is told, look after look.
+    """
+    looks = 0
+    told: list[list[int]] = [[], [], []]
+
+    def sender(number: int) -> Any:
+        tail: Any = SimpleNamespace(count=lambda _kind: 4 if looks >= number else 3)
+        tail.poll = lambda: tail
+        return SimpleNamespace(tail=tail, tell=lambda line: told[number].append(int(line)))
+
+    def wait(_what: str, condition: Any, _bound_s: float) -> None:
+        nonlocal looks
+        while not condition():
+            looks += 1
+            assert [each[-1] for each in told] == [4] * 3
+
+    run: Any = SimpleNamespace(partitions=range(4), wait=wait)
+    throughput.begin_together(run, [sender(number) for number in range(3)])
+    assert looks == 2, "the last one is ready by then"
+    assert told == [[4, throughput.EVENTS_MAX]] * 3
+
+
+def test_a_producer_of_a_dozen_waits_to_be_let_go() -> None:
+    run = Measured(0)
+    throughput.start(run.as_run, 1)
+    assert run.started[0]["gated"] is True
+
+
+def test_both_sides_figures_end_with_events_and_not_when_the_lab_looked() -> None:
+    """Method: one event before they are let go; two behind it, one of them processed twice."""
+    place: dict[str, Any] = {"wall_ms": 0, "topic": "foo", "partition": 0}
+    of_group: dict[str, Any] = {**place, "process": "c", "group": "g", "member": "m"}
+
+    def one(number: int, sent_ms: float, answered_ms: float, *done_ms: float) -> list[Event]:
+        there: dict[str, Any] = {**place, "process": "p", "id": f"p:{number}"}
+        return [
+            Send(at_ms=sent_ms, digest="", size=1, **there),
+            Acknowledged(at_ms=answered_ms, offset=number, **there),
+            *(Processed(at_ms=ms, id=f"p:{number}", offset=number, **of_group) for ms in done_ms),
+        ]
+
+    events = [*one(0, 50, 800, 990), *one(1, 100, 600, 700, 950), *one(2, 110, 500, 900)]
+    events.sort(key=lambda event: event.at_ms)
+    producers, consumers = throughput.spells(events, 100.0)
+    assert producers == throughput.Spell(100.0, 600.0, 2)
+    assert consumers == throughput.Spell(100.0, 900.0, 2)
+
+
+def test_sizes_are_gone_through_up_and_down_on_warm_nodes() -> None:
+    """Goal: neither the order nor a cold start looks like what a size costs."""
+    run = Measured(0)
+    run.events = 1
+    senders = payload_curve.send_all(run.as_run)
+    sizes = [flags["size"] for flags in run.started]
+    up, down = sizes[1:7], sizes[7:]
+    assert tuple(up) == payload_curve.SIZES
+    assert down == up[::-1]
+    assert {size: len(each) for size, each in senders.items()} == dict.fromkeys(up, 2)
+    assert len({flags["name"] for flags in run.started}) == len(run.started) == 13
+    assert run.failed == []
 
 
 @pytest.mark.parametrize(("short", "late"), [(0, 0), (1, 1)])
