@@ -10,10 +10,11 @@ from tests.lab.made_up import MadeUp
 
 from holdfast.judge.history import Acknowledged, Fault, LinkChange, Send
 from holdfast.judge.timeline import CUT, HEAL, WHOLE
+from holdfast.lab.aftermath import Recoveries
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.report.held import held_ms
+from holdfast.lab.report.held import Longest, held_ms
 from holdfast.lab.scenario import load_scenario
 
 
@@ -107,3 +108,29 @@ def test_a_verdict_has_no_figures_of_what_was_never_sent_or_answered() -> None:
     assert told(story) == {"share_acknowledged": None, **none}
     story.of(Send, 1000, 0, process="p", id="p:0", digest="d", size=1)
     assert told(story) == {"share_acknowledged": 0.0, **none}
+
+
+@pytest.mark.parametrize(
+    ("answers", "span"),
+    [
+        ({"p:0": 1300, "p:1": 2300}, (1500, 2300)),  # the second one waited since the fault
+        ({"p:0": 2300, "p:1": 1600}, (1500, 1600)),  # what was sent before it shows nothing
+        ({}, None),  # nobody was answered, and so the wait has no end
+    ],
+)
+def test_the_longest_wait_has_a_begin_and_an_end(
+    answers: dict[str, float], span: tuple[float, float] | None
+) -> None:
+    """Method: one is sent before a fault, and one at the fault; what both waited for after it."""
+    story = MadeUp()
+    story.of(Send, 1200.0, 0, process="p", id="p:0", digest="d", size=1)
+    story.add(Fault, 1500.0, "lab", action="KILL", node=0)
+    story.of(Send, 1500.0, 0, process="p", id="p:1", digest="d", size=1)
+    for name, at_ms in answers.items():
+        story.of(Acknowledged, at_ms, 0, process="p", id=name, offset=0)
+    recoveries = Recoveries()
+    longest = Longest(recoveries)
+    for event in sorted(story.events, key=lambda event: event.at_ms):
+        longest.feed(event)
+    recoveries.finish()
+    assert longest.span == span

@@ -54,6 +54,7 @@ def verdict(
         "gap_ms_longest": 3100.0,
         "gap_held_ms": 2500.0,
         "recovered_ms_longest": 3200.0,
+        "recovered_held_ms": 2600.0,
         "starved": None,
         "anomalies": {"lost": 0},
         "broken": [],
@@ -67,7 +68,13 @@ def verdict(
         "settings": SETTINGS,
         "parts": [
             part,
-            {**part, "share_acknowledged": 0.5, "gap_ms_longest": 9.0, "gap_held_ms": 5.0},
+            {
+                **part,
+                "share_acknowledged": 0.5,
+                "gap_ms_longest": 9.0,
+                "gap_held_ms": 5.0,
+                "recovered_ms_longest": None,
+            },
             control,
         ],
         **changes,
@@ -95,6 +102,7 @@ def test_a_row_has_the_worst_of_the_parts_that_prove(tmp_path: Path) -> None:
     assert row is not None
     assert (row.word, row.share_acknowledged, row.gap_ms) == ("kept", 0.5, 3100.0)
     assert (row.gap_held_ms, row.starved) == (2500.0, ""), "of the part with the longest gap"
+    assert (row.recovered_ms, row.recovered_held_ms) == (3200.0, 2600.0)
     assert row.controls_failed_by == "20 lost"
     assert row.folder == "embedded/rack-loss"
     assert row.has_report
@@ -237,18 +245,25 @@ def test_the_page_says_how_long_the_lab_itself_held_a_fault(tmp_path: Path) -> N
     page = page_of(tmp_path, {("embedded", "split-brain"): GROUNDS})
     assert "|3.10 s|" in page
     assert "|2.50 s|" in page
+    assert "|3.20 s|2.60 s|" in re.sub("[|]+", "|", page)
     assert "no engine's own" in page
     assert "the starts of nodes, a JVM's included" in page
 
 
 def test_what_was_never_sent_or_answered_has_no_figures(tmp_path: Path) -> None:
     nothing = {"share_acknowledged": None, "gap_ms_longest": None, "gap_held_ms": None}
-    part = {"control": False, **nothing, "recovered_ms_longest": None, "starved": None}
+    part = {
+        "control": False,
+        **nothing,
+        "recovered_ms_longest": None,
+        "recovered_held_ms": None,
+        "starved": None,
+    }
     verdict(tmp_path, "embedded", "retention", Exit.KEPT, parts=[part])
     row = matrix.row_of(tmp_path, "embedded", "retention")
     assert row is not None
     page = matrix.write(tmp_path, [row], {}).read_text()
-    assert page.count('<td class="n">-</td>') == 4
+    assert page.count('<td class="n">-</td>') == 5
 
 
 def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
@@ -257,7 +272,12 @@ def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
         "share_acknowledged": 5767 / 5769,
         "gap_ms_longest": 1.0,
     }
-    part |= {"gap_held_ms": 0.0, "recovered_ms_longest": None, "starved": None}
+    part |= {
+        "gap_held_ms": 0.0,
+        "recovered_ms_longest": None,
+        "recovered_held_ms": None,
+        "starved": None,
+    }
     verdict(tmp_path, "embedded", "retention", Exit.KEPT, parts=[part])
     row = matrix.row_of(tmp_path, "embedded", "retention")
     assert row is not None

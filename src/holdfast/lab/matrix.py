@@ -61,6 +61,7 @@ class Row:
     gap_ms: float | None  # the longest in which a partition acknowledged nothing
     gap_held_ms: float | None  # how much of that one the lab held a fault that it undid then
     recovered_ms: float | None  # the longest from a fault to an acknowledgement
+    recovered_held_ms: float | None  # as of the gap
     controls_failed_by: str  # by what each control failed, as it must
     starved: str  # nodes of any part that got too little of a processor; empty: none
     settings: Mapping[str, str]  # with which it began; a part may change some
@@ -142,7 +143,10 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
         values = json.loads((folder / VERDICT).read_bytes())
         proofs = [part for part in values["parts"] if not part["control"]]
         controls = [part for part in values["parts"] if part["control"]]
-        longest = max(proofs, key=lambda part: part["gap_ms_longest"] or 0.0, default=None)
+        gap_ms, gap_held_ms = _longest(proofs, "gap_ms_longest", "gap_held_ms")
+        recovered_ms, recovered_held_ms = _longest(
+            proofs, "recovered_ms_longest", "recovered_held_ms"
+        )
         return Row(
             scenario=scenario,
             engine=engine,
@@ -150,9 +154,10 @@ def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
             promise=values["promise"],
             verdict=values["verdict"],
             share_acknowledged=_least(part["share_acknowledged"] for part in proofs),
-            gap_ms=None if longest is None else longest["gap_ms_longest"],
-            gap_held_ms=None if longest is None else longest["gap_held_ms"],
-            recovered_ms=_most(part["recovered_ms_longest"] for part in proofs),
+            gap_ms=gap_ms,
+            gap_held_ms=gap_held_ms,
+            recovered_ms=recovered_ms,
+            recovered_held_ms=recovered_held_ms,
             controls_failed_by="; ".join(map(_failure, controls)),
             starved="; ".join(part["starved"] for part in values["parts"] if part["starved"]),
             settings=values["settings"],
@@ -178,6 +183,7 @@ def not_made(directory: Path, engine: str, scenario: str, why: str) -> Row:
         gap_ms=None,
         gap_held_ms=None,
         recovered_ms=None,
+        recovered_held_ms=None,
         controls_failed_by="",
         starved="",
         settings={},
@@ -318,5 +324,10 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
+def _longest(
+    parts: Sequence[Mapping[str, Any]], name: str, held: str
+) -> tuple[float | None, float | None]:
+    """Return the longest such time of a part, and for how much of it a fault was held there."""
+    found = [part for part in parts if part[name] is not None]
+    longest = max(found, key=lambda part: float(part[name]), default=None)
+    return (None, None) if longest is None else (longest[name], longest[held])

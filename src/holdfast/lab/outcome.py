@@ -19,7 +19,7 @@ from holdfast.lab.parameters import ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
 from holdfast.lab.report.figures import has_percentile
 from holdfast.lab.report.groups import group_sentence, observed_text
-from holdfast.lab.report.held import held_ms
+from holdfast.lab.report.held import Hold, held_ms
 from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.report.tables import longest_gap
 from holdfast.lab.scenario import Part, Scenario
@@ -51,6 +51,7 @@ class PartResult:
     starved: str | None = None  # which nodes got too little of a processor
     told: tuple[str, ...] = ()  # what the steps have to say beside their checks
     recovered_ms: float | None = None  # the longest from a fault to an acknowledgement
+    recovered_in: Hold | None = None  # when that was; None: it has no end, or nobody can say
     not_met: str | None = None  # what it is about, and did not come to pass
 
     @property
@@ -286,10 +287,11 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         # Not rounded: of a million of which one is missing, not all are acknowledged.
         "share_acknowledged": available.share if available.sent else None,
         "gap_ms_longest": None if gap_ms is None else round(gap_ms, 1),
-        "gap_held_ms": None if gap is None else round(_held_ms(result, gap), 1),
+        "gap_held_ms": None if gap is None else _held_ms(result, _span_of(gap)),
         "recovered_ms_longest": None
         if result.recovered_ms is None
         else round(result.recovered_ms, 1),
+        "recovered_held_ms": _held_ms(result, result.recovered_in),
         "latency_ms_p99": round(available.latency_ms_p99, 2)
         if has_percentile(available.acknowledged, 990)
         else None,
@@ -305,9 +307,13 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
     }
 
 
-def _held_ms(result: PartResult, gap: PartitionJudgement) -> float:
+def _span_of(gap: PartitionJudgement) -> Hold:
     begin_ms, longest_ms = gap.availability.gap_at_ms, gap.availability.gap_ms_longest
-    return held_ms(result.evidence.timeline, begin_ms, begin_ms + longest_ms)
+    return begin_ms, begin_ms + longest_ms
+
+
+def _held_ms(result: PartResult, span: Hold | None) -> float | None:
+    return None if span is None else round(held_ms(result.evidence.timeline, *span), 1)
 
 
 def report_of(outcome: Outcome, command: str) -> ReportData:

@@ -39,6 +39,7 @@ from holdfast.lab.journal import (
 )
 from holdfast.lab.outcome import Outcome, PartResult, control_text, report_of
 from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.report.held import Longest
 from holdfast.lab.report.page import write_report
 from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
@@ -176,11 +177,12 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
     recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
+    longest = Longest(recoveries)
     missing = Missing() if recorded.lost_named is not None else None
     parameters = part.parameters(base)
     evidence = evidence_of(
         history_files(directory / HISTORY),
-        recoveries.feed,
+        longest.feed,
         standstills.feed,
         errors.feed,
         *(() if missing is None else (missing.feed,)),
@@ -211,6 +213,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         starved=recorded.starved,
         told=recorded.told,
         recovered_ms=recoveries.longest_ms,
+        recovered_in=longest.span,
         not_met=None if part.met is None else errors.missing(*part.met),
     )
 
