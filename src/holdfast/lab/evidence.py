@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from holdfast.judge.checker import Checker, Evidence
+from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.groups.history import read_any_runs
 from holdfast.judge.groups.verdict import GroupJudgement
 from holdfast.judge.history import Event, merge_runs
@@ -40,13 +41,17 @@ def runs_of(paths: Iterable[Path]) -> Iterator[list[Event]]:
 
 
 def evidence_of(
-    paths: Iterable[Path], *also: Callable[[Event], None], with_groups: bool = False
+    paths: Iterable[Path],
+    *also: Callable[[Event], None],
+    with_groups: bool = False,
+    findings_max: int = FINDINGS_MAX,
 ) -> Evidence:
     """Have these files judged; `also` are shown every event, so that they are read only once.
 
     `with_groups`: groups were promised something. Without any group that is not known to be kept.
+    `findings_max`: of how many of each anomaly evidence is kept, in each partition.
     """
-    checker = Checker()
+    checker = Checker(findings_max)
     for run in runs_of(paths):
         checker.feed(run)
         for feed in also:

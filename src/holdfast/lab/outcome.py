@@ -6,6 +6,8 @@ is for `lab.prove`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ from typing import Any
 from holdfast.cluster.layout import APACHE, OLDER
 from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import GroupAnomaly
-from holdfast.judge.verdict import Anomaly, PartitionJudgement
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.judge.verdict import Anomaly, Finding, Judgement, PartitionJudgement
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
@@ -36,6 +39,57 @@ _WHERE = {
 }
 
 
+Span = tuple[float, float]  # from one moment to another, on the clock of `at_ms`
+
+
+class GivenUps:
+    """When each process was first and last told of an error. Fed with a whole history."""
+
+    def __init__(self, error: str) -> None:
+        self._error = error
+        self.spans: dict[str, Span] = {}
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, Refused | Unknown) and event.error == self._error:
+            first_ms, _ = self.spans.get(event.process, (event.at_ms, event.at_ms))
+            self.spans[event.process] = first_ms, event.at_ms
+
+
+def excused_by(
+    part: Part, judgement: Judgement, spans: Mapping[str, Span] | None, findings_max: int
+) -> frozenset[Anomaly]:
+    """Return which of the anomalies that a part only counts are clients' own, each one of them.
+
+    `spans`: see `GivenUps`; None: the part names no error. `findings_max`: of how many of each
+    anomaly in a partition the judgement has evidence: where there are as many, there may be more,
+    and nobody can say whose those are.
+    """
+    told = Counter((each.anomaly, each.topic, each.partition) for each in judgement.findings)
+    others = {key[0] for key, count in told.items() if count >= findings_max}
+    others |= {
+        each.anomaly for each in judgement.findings if not _is_of_clients(part, each, spans)
+    }
+    return part.counted - others
+
+
+def _is_of_clients(part: Part, finding: Finding, spans: Mapping[str, Span] | None) -> bool:
+    """Whether a client that may be excused has sent what was found, and had it in hand then."""
+    send = next((event for event in finding.events if isinstance(event, Send)), None)
+    if send is None or send.process not in part.counted_of:
+        return False
+    if spans is None:
+        return True
+    if send.process not in spans:
+        return False
+    first_ms, last_ms = spans[send.process]
+    answered_ms = [
+        event.at_ms
+        for event in finding.events
+        if isinstance(event, Acknowledged | Refused | Unknown) and event.id == send.id
+    ]
+    return send.at_ms <= last_ms and all(first_ms <= at_ms for at_ms in answered_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
     part: Part
@@ -45,6 +99,7 @@ class PartResult:
     tables: tuple[Table, ...]
     broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
     broken_groups: tuple[GroupAnomaly, ...] = ()  # of what it forbids groups
+    excused: frozenset[Anomaly] = frozenset()  # of that, what is clients' own doing, all of it
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
@@ -79,7 +134,7 @@ class PartResult:
     def _besides(self, excused: frozenset[Anomaly] = frozenset()) -> tuple[str, ...]:
         """What a control has broken besides what it must break, by name; `excused`: but these."""
         own = self.parameters.promise.forbids
-        weaker = own - self.part.counted - excused
+        weaker = own - self.excused - excused
         if self.part.breaks_with is not None:
             weaker -= {self.part.breaks_with}
         if self.part.breaks_with is Anomaly.LOST and Anomaly.LOST in own:
@@ -342,7 +397,7 @@ def _part_report(result: PartResult) -> PartReport:
         as_it_must=result.as_it_must,
         own_broken=bool(result.own_broken),
         text=result.part.because,
-        counted=frozenset(each.value for each in result.part.counted),
+        counted=frozenset(each.value for each in result.excused),
         evidence=result.evidence,
         still=result.still,
         checks=result.checks,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
+from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import (
@@ -37,7 +38,14 @@ from holdfast.lab.journal import (
     read_manifest,
     write_manifest,
 )
-from holdfast.lab.outcome import Outcome, PartResult, control_text, report_of
+from holdfast.lab.outcome import (
+    GivenUps,
+    Outcome,
+    PartResult,
+    control_text,
+    excused_by,
+    report_of,
+)
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report.held import Longest
 from holdfast.lab.report.page import write_report
@@ -53,6 +61,7 @@ PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, Folde
 Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
 SAID_MAX = 3  # findings of a part
+EXCUSES_MAX = 100_000  # of each anomaly, in each partition, that are looked at one by one
 TOO_BUSY = "The run could not be made: the machine is too busy for this run"
 
 
@@ -178,6 +187,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     recorded = read_journal(directory, directory.parent / MANIFEST)
     recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
     longest = Longest(recoveries)
+    given_up = None if part.met is None else GivenUps(part.met[1])
     missing = Missing() if recorded.lost_named is not None else None
     parameters = part.parameters(base)
     evidence = evidence_of(
@@ -186,8 +196,15 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         standstills.feed,
         errors.feed,
         *(() if missing is None else (missing.feed,)),
+        *(() if given_up is None else (given_up.feed,)),
         with_groups=parameters.group_promise is not None,
     )
+    spans = None if given_up is None else given_up.spans
+    excused = excused_by(part, evidence.judgement, spans, FINDINGS_MAX)
+    if evidence.judgement.broken(part.counted - excused):
+        # Perhaps only because there are too many for a report: then once more, to see each one.
+        every = evidence_of(history_files(directory / HISTORY), findings_max=EXCUSES_MAX).judgement
+        excused = excused_by(part, every, spans, EXCUSES_MAX)
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
@@ -205,7 +222,8 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         evidence=evidence,
         checks=tuple(checks),
         tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
-        broken=evidence.judgement.broken(base.promise.forbids - part.counted),
+        broken=evidence.judgement.broken(base.promise.forbids - excused),
+        excused=excused,
         broken_groups=evidence.groups.broken(group_promise.forbids if group_promise else ()),
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),

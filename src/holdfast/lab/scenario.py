@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 BY_SIGNAL = "--signal"  # in `Part.hurts`: the signals that this option names
 NOBODY: frozenset[str] = frozenset()
+# The process of a run's producer (`Run.start_producer`). Raw clients, which never send twice, and
+# producers that are to be told apart have other names.
+LIBRDKAFKA = frozenset({"producer"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,9 @@ class Part:
     given. None, for all others: it takes a cluster of its own.
 
     `counted`: of what the promise forbids, what clients do here by themselves, whatever the cluster
-    does. It breaks nothing, and `because` says why.
+    does. It breaks nothing, and `because` says why: of records of those alone whose processes are
+    `counted_of`, and where there is `met`, of what they had not been answered yet when they were
+    told of that error (`outcome.excused_by`).
     """
 
     name: str  # a folder's name
@@ -59,6 +64,7 @@ class Part:
     met: tuple[str, str] | None = None
     hurts: frozenset[str] | None = None
     counted: frozenset[Anomaly] = frozenset()
+    counted_of: frozenset[str] = LIBRDKAFKA
     because: str = ""
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ VICTIM = 2  # leads one partition of three, and follows in the others
 # of its times is that wait.
 READER = "raw-reader"
 IN_PEACE = "in peace"
+UNDER_FAULT = "under-fault"  # the producer beside which a broker dies
 ARRIVES = "while a broker is dead"
 # A record waits for the dead broker to be back rather than to be given up.
 PATIENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "config": "linger.ms=0"}
@@ -50,7 +51,7 @@ def steps(run: Run) -> None:
         sender.stop()
     expect_consumed(run, reader, IN_PEACE, begin_ms)
 
-    sender = run.start_producer("under-fault", **PATIENT)
+    sender = run.start_producer(UNDER_FAULT, **PATIENT)
     run.must_flow(sender)
     run.steady(sender)
     killed_ms = run.fault("KILL", VICTIM)
@@ -155,6 +156,7 @@ SCENARIO = Scenario(
             steps=steps,
             change={"acks": "1", "retries": 0},
             counted=frozenset({Anomaly.LOST, Anomaly.DUPLICATED}),
+            counted_of=frozenset({UNDER_FAULT}),
             because=(
                 "with acks=1 what its leader alone has dies with it, and a client that is not "
                 "idempotent may send the next one what the former one had taken: this part is "
