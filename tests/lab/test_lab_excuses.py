@@ -48,9 +48,7 @@ def found(by: str, *numbers: int, doubled: bool = True) -> Story:
 
 
 IN_HAND = Story().send(0, 1, by=GAVE_UP).doubt(0, by=GAVE_UP).ack(1, 0, by=GAVE_UP)
-BEFORE = (
-    Story().send(1, by=GAVE_UP).ack(1, 0, by=GAVE_UP).send(0, by=GAVE_UP).doubt(0, by=GAVE_UP)
-)
+BEFORE = Story().send(1, by=GAVE_UP).ack(1, 0, by=GAVE_UP).send(0, by=GAVE_UP).doubt(0, by=GAVE_UP)
 AFTER = Story().send(0, by=GAVE_UP).doubt(0, by=GAVE_UP).send(1, by=GAVE_UP).ack(1, 0, by=GAVE_UP)
 BETWEEN = (
     Story()

@@ -182,6 +182,54 @@ def test_a_gap_breaks_the_promise_of_a_long_run_too(
     assert "seed" in row
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("ends", "late", "kept"),
+    [(True, True, None), (False, True, None), (True, False, False)],
+    ids=["late", "late, and breaks off", "wrong"],
+)
+@pytest.mark.parametrize("campaign", ["groups", "random kills"])
+def test_what_is_only_late_on_a_starved_machine_breaks_no_long_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    campaign: str,
+    *,
+    ends: bool,
+    late: bool,
+    kept: bool | None,
+) -> None:
+    """Goal: as in a proof, that is no run at all, and is repeated.
+
+    Method: as above, with a check that fails, and a history in which nothing is wrong.
+    """
+
+    def steps(run: Run, *_: object) -> None:
+        run.record_check(Check(name="all", expected="so", seen="no", kept=False, late=late))
+        if not ends:
+            raise LabError("waited in vain")
+
+    evidence = judge(Story().send(0).ack(0, 0).final(0).events)
+    for module in (group_campaigns, scenario_campaigns):
+        monkeypatch.setattr(module, "Run", NoCluster)
+        monkeypatch.setattr(module, "expect_kept_somewhere", lambda _run: None)
+        monkeypatch.setattr(module, "evidence_of", lambda *_, **__: evidence)
+    monkeypatch.setattr(group_campaigns, "_hurt", steps)
+    monkeypatch.setattr(scenario_campaigns, "_kill_at_random", steps)
+    if campaign == "groups":
+        row = group_campaigns.kill_for(tmp_path / "run", "classic", 1.0)
+    else:
+        row = scenario_campaigns.random_kills(tmp_path / "run")
+    assert row["kept"] is kept, row
+    said = "waited in vain" if not ends else "the machine is too busy for this run (not so: all)"
+    assert (said in row["verdict"]) or not late
+
+
+def test_a_late_check_is_none_of_a_run_that_can_not_be_judged() -> None:
+    check = Check(name="1 runs", expected="", seen="", kept=False, late=True)
+    row = not_judged(OSError("no room"), cast("Run", SimpleNamespace(checks=[check])))
+    assert row["kept"] is None
+
+
 def test_what_a_run_has_seen_broken_stays_so_when_its_history_is_not_to_be_judged() -> None:
     run = SimpleNamespace(checks=[Check(name="1 runs", expected="", seen="", kept=False)])
     row = not_judged(OSError("no room"), cast("Run", run))
@@ -212,7 +260,7 @@ def test_a_full_disk_that_no_leader_met_proves_nothing(
         part=MAIN,
         seen_broken=False,
         decided=True,
-        starved=None,
+        busy=None,
         not_met=errors.missing(*MAIN.met),
         evidence=judge(Story().send(0).ack(0, 0).final(0).events),
         sentence=lambda: "",

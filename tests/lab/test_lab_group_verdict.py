@@ -217,7 +217,12 @@ def test_what_clients_do_by_themselves_is_counted_in_its_part_alone(tmp_path: Pa
     end = run.events.pop()
     run.add(Delivered, "final", offset=RECORDS, id="p:0", digest="d")
     run.add(type(end), "final", begin=0, end=RECORDS + 1)
-    counted = replace(MAIN, counted=frozenset({Anomaly.DUPLICATED}), because="Clients do so.")
+    counted = replace(
+        MAIN,
+        counted=frozenset({Anomaly.DUPLICATED}),
+        counted_of=frozenset({"p"}),
+        because="Clients do so.",
+    )
     result = judged(tmp_path, counted, run)
     assert not result.broken
     assert "1 duplicated" in result.sentence()

@@ -71,8 +71,9 @@ def test_a_node_that_begins_anew_is_not_taken_for_the_one_before() -> None:
     ("checks", "starved", "wanted"),
     [
         ([], STARVED, Exit.KEPT),
-        ([LATE], None, Exit.BROKEN),
+        ([LATE], None, Exit.NOT_MADE),
         ([LATE], STARVED, Exit.NOT_MADE),
+        ([WRONG], None, Exit.BROKEN),
         ([WRONG], STARVED, Exit.BROKEN),
         ([LATE, WRONG], STARVED, Exit.BROKEN),
     ],
@@ -80,6 +81,7 @@ def test_a_node_that_begins_anew_is_not_taken_for_the_one_before() -> None:
 def test_only_what_is_late_is_excused_and_only_by_starvation(
     checks: list[Check], starved: str | None, wanted: Exit
 ) -> None:
+    """Method: of a run that was killed only its checks say so: late are those of starved nodes."""
     evidence = judge(Story().send(0).ack(0, 0).final(0).events)
     result = PartResult(
         part=Part(name="main", title="Main", steps=lambda _run: None),
@@ -95,6 +97,7 @@ def test_only_what_is_late_is_excused_and_only_by_starvation(
     assert code is wanted
     assert ("too busy for this run (Main: not so" in words) == (wanted is Exit.NOT_MADE)
     assert words.count(STARVED) == (starved is not None)  # whatever became of the run
+    assert ("when this failed: all are back" in words) == (starved is None and LATE in checks)
 
 
 def test_what_had_failed_before_nodes_were_starved_is_not_excused() -> None:

@@ -25,7 +25,7 @@ from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import _verdict
 from holdfast.lab.report import Check
-from holdfast.lab.report.views import part_badge, run_badge
+from holdfast.lab.report.views import part_badge, part_views, run_badge
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.soak import scenario_campaigns as soak_campaigns
@@ -47,6 +47,10 @@ DOUBLE = Story().send(0).ack(0, 0).final(0, 0)
 WORSE = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 0)
 SILENT = Story().send(0).final()
 UNREAD = Story().send(0).ack(0, 0)
+PHANTOM = Story().send(0).ack(0, 0).final(0, 99)
+PHANTOM_UNREAD = Story().send(0).ack(0, 0).read(0, 99)
+DIVERGED = Story().lead(0, 5).lead(0, 4).send(0).ack(0, 0).final(0)
+REVIVED = Story().send(0, 1).ack(0, 0).refuse(1).final(0, 1)
 BAD_CHECK = Check(name="P0", expected="leader 0", seen="leader 1", kept=False)
 
 
@@ -189,12 +193,18 @@ def test_a_control_by_its_checks_fails_those_that_are_foretold_and_keeps_the_pro
         (DOUBLE, None, Exit.BROKEN, "Broken: the control's own promise (Control: duplicated)"),
         (UNREAD, None, Exit.NOT_MADE, "control did not fail as it must"),
         (DOUBLE, "the machine is too busy", Exit.NOT_MADE, "the machine is too busy"),
+        (PHANTOM, None, Exit.BROKEN, "Broken: the control's own promise (Control: phantom)"),
+        (PHANTOM, "busy", Exit.BROKEN, "Broken: the control's own promise (Control: phantom)"),
+        (REVIVED, "busy", Exit.BROKEN, "Broken: the control's own promise (Control: resurrected)"),
     ],
 )
 def test_what_a_control_has_to_keep_and_breaks_is_broken(
     tmp_path: Path, story: Story, broke_off: str | None, code: Exit, words: str
 ) -> None:
-    """Goal: a loss is a loss, also where a check was to fail: who can't make a run repeats it."""
+    """Goal: a loss is a loss, also where a check was to fail: who can't make a run repeats it.
+
+    What no settings allow is seen also where the control breaks off.
+    """
     control = Part(name="control", title="Control", steps=nothing, breaks_check=" is down")
     down = Check(name="2 is down: P0", expected="1", seen="2", kept=False)
     results = [
@@ -297,7 +307,8 @@ def test_a_starved_control_is_excused_only_for_what_its_client_does_by_itself(
     ("late", "starved", "code"),
     [
         ([False], STARVED, Exit.KEPT),
-        ([True], None, Exit.KEPT),
+        ([False], None, Exit.KEPT),
+        ([True], None, Exit.NOT_MADE),
         ([True], STARVED, Exit.NOT_MADE),
         ([True, False], STARVED, Exit.KEPT),
     ],
@@ -332,6 +343,35 @@ def test_the_headline_says_whose_promise_is_broken(
     assert said == (
         "control broke its own promise" if control is WORSE else "control failed, as it must"
     )
+
+
+@pytest.mark.parametrize(
+    ("story", "words"),
+    [
+        (GOOD, "Observed: exactly once."),
+        (DOUBLE, "Observed: at least once."),
+        (PHANTOM, "Observed: exactly once, but for 1 phantom."),
+        (REVIVED, "Observed: exactly once, but for 1 resurrected."),
+        (DIVERGED, "Observed: exactly once, but for 1 diverged."),
+        (PHANTOM_UNREAD, "Observed: undecided (foo-0: it was not read to its end)."),
+    ],
+)
+def test_what_nobody_sent_is_not_headed_exactly_once(
+    tmp_path: Path, story: Story, words: str
+) -> None:
+    assert words in part_result(MAIN, story, [], tmp_path).sentence()
+
+
+def test_a_page_does_not_call_a_phantom_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = {}
+    for name, story in {"good": GOOD, "phantom": PHANTOM}.items():
+        outcome = prove(tmp_path / name, monkeypatch, {"main": story, "control": LOSSY})
+        (view, _) = part_views(report_of(outcome, "x"))
+        cards[name] = next(card for card in view.cards if card.name == "observed")
+    assert (cards["good"].tone, cards["good"].note) == ("good", "")
+    assert (cards["phantom"].tone, cards["phantom"].note) == ("bad", "but for 1 phantom")
 
 
 def part_result(
@@ -449,6 +489,7 @@ def test_random_kills_are_judged_by_what_was_seen(
         checks: tuple[Check, ...] = ()
         cluster = SimpleNamespace(nodes=())
         ended = frozenset[int]()
+        journal = SimpleNamespace(close=lambda: None)
 
         def __init__(self, *_arguments: object) -> None: ...
 

@@ -16,6 +16,7 @@ from holdfast.cluster.layout import APACHE, OLDER
 from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.judge.promise import ALWAYS_FORBIDDEN
 from holdfast.judge.verdict import Anomaly, Finding, Judgement, PartitionJudgement
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import ELSEWHERE, Parameters
@@ -66,9 +67,7 @@ def excused_by(
     """
     told = Counter((each.anomaly, each.topic, each.partition) for each in judgement.findings)
     others = {key[0] for key, count in told.items() if count >= findings_max}
-    others |= {
-        each.anomaly for each in judgement.findings if not _is_of_clients(part, each, spans)
-    }
+    others |= {each.anomaly for each in judgement.findings if not _is_of_clients(part, each, spans)}
     return part.counted - others
 
 
@@ -147,17 +146,21 @@ class PartResult:
 
     @property
     def own_broken(self) -> tuple[str, ...]:
-        """What a control has broken that it has to keep, by name, if it came to its end.
+        """What a control has broken that it has to keep, by name.
 
         It is not what the control is to show, so it is the cluster's fault as in any other part.
         That is what its settings forbid, and of a loss that they allow what exceeds it. What only
         a machine explains that starved nodes is left out: such a control ends as not made. So do
-        checks of its schedule that failed: then there was no control.
+        checks of its schedule that failed: then there was no control. Where it broke off, what its
+        settings forbid may be its schedule's fault; what no settings allow is not.
         """
-        if not self.part.is_control or self.broke_off is not None:
+        if not self.part.is_control:
             return ()
+        if self.broke_off is not None:
+            never = ALWAYS_FORBIDDEN - self.excused - {self.part.breaks_with}
+            return tuple(each.value for each in self.evidence.judgement.broken(never))
         if self.part.breaks_group is None:
-            starved = self.starved is not None and not self.parameters.idempotent
+            starved = self.busy is not None and not self.parameters.idempotent
             besides = self._besides(_OF_GIVING_UP if starved else frozenset())
             return (*besides, *self._lost_beyond)
         of_groups = self.evidence.groups.broken(self._weaker_of_groups)
@@ -176,13 +179,26 @@ class PartResult:
         once more than was meant, and with acks=1 or unclean elections that may lose events, too.
         """
         as_planned = all(check.kept or check.beyond for check in self.checks)
-        if not as_planned or not self.decided or self.starved is not None:
+        if not as_planned or not self.decided or self.busy is not None:
             return ()
         return tuple(check.beyond for check in self.checks if check.beyond)
 
-    def _excused(self, check: Check) -> bool:
+    @property
+    def busy(self) -> str | None:
+        """Say that nodes got too little of a processor; None: they did not.
+
+        Which, and for how long, stands at the end of a run's journal. A run that was killed has
+        none, and yet its checks, each of which was late only where nodes were starved by then.
+        """
+        if self.starved is not None:
+            return self.starved
+        late = [check.name for check in self.checks if self._excused(check)]
+        return f"nodes were starved when this failed: {', '.join(late)}" if late else None
+
+    @staticmethod
+    def _excused(check: Check) -> bool:
         """Whether a failed check may only have come too late, on a machine that starved nodes."""
-        return self.starved is not None and check.late
+        return check.late and not check.kept
 
     @property
     def why_not(self) -> str:
@@ -281,7 +297,7 @@ class PartResult:
         if self.parameters.servers is not None:
             words += ". Replicas were not compared: the lab does not see the files of this cluster"
         why = f" ({'; '.join(self.undecided[:REASONS_MAX])})" if self.undecided else ""
-        starved = "" if self.starved is None else f" The machine was busy: {self.starved}."
+        starved = "" if self.busy is None else f" The machine was busy: {self.busy}."
         return f"{words}. Observed: {observed_text(self.evidence)}{why}.{starved}"
 
 
@@ -326,7 +342,7 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         "control": result.part.is_control,
         "as_it_must": result.as_it_must,
         "broke_off": result.broke_off,
-        "starved": result.starved,
+        "starved": result.busy,
         "observed": judgement.observed.value,
         "counts": {name: getattr(counts, name) for name in counts.__slots__},
         "anomalies": {each.value: judgement.count(each) for each in Anomaly},

@@ -290,7 +290,7 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
                 f"{result.sentence()}"
             )
     for result in proofs:
-        if result.starved is not None and not all(check.kept for check in result.checks):
+        if result.busy is not None and not all(check.kept for check in result.checks):
             return Exit.NOT_MADE, (
                 f"{TOO_BUSY} ({result.part.title}: {result.failed_by}). {result.sentence()}"
             )
@@ -313,7 +313,7 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
                 f"{result.sentence()}"
             )
     for result in controls:
-        if not result.as_it_must and result.starved is not None:
+        if not result.as_it_must and result.busy is not None:
             return Exit.NOT_MADE, (
                 f"{TOO_BUSY} ({result.part.title}; {result.why_not}). {result.sentence()}"
             )

@@ -13,7 +13,7 @@ from holdfast.judge.groups.verdict import (
     GroupJudgement,
     GroupPartitionJudgement,
 )
-from holdfast.judge.verdict import Observed
+from holdfast.judge.verdict import Anomaly, Observed
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.tables import (
     FINDINGS_SHOWN_MAX,
@@ -27,6 +27,7 @@ from holdfast.lab.report.tables import (
 )
 
 Forbidden = frozenset[GroupAnomaly]
+STRANGE = (Anomaly.DIVERGED, Anomaly.PHANTOM, Anomaly.RESURRECTED)  # whatever became of the rest
 ALWAYS = (GroupAnomaly.SKIPPED, GroupAnomaly.PROCESSED_TWICE)  # said also where there are none
 
 
@@ -47,11 +48,21 @@ def group_sentence(groups: GroupJudgement) -> str:
 
 
 def observed_text(evidence: Evidence) -> str:
-    """Say what records went through: in the log, and, which is another thing, by groups."""
-    in_log = evidence.judgement.observed.value
+    """Say what records went through: in the log, and, which is another thing, by groups.
+
+    What became of those that were acknowledged is not all where others stand in the log as well.
+    """
+    in_log = ", ".join(filter(None, (evidence.judgement.observed.value, but_for(evidence))))
     if not evidence.groups.partitions:
         return in_log
     return f"{in_log} in the log, {group_observed(evidence.groups)} by groups"
+
+
+def but_for(evidence: Evidence) -> str:
+    """Say how much in the log is nothing that was sent there, or not the same to all."""
+    judgement = evidence.judgement
+    seen = [f"{judgement.count(each):,} {each.value}" for each in STRANGE if judgement.count(each)]
+    return f"but for {', '.join(seen)}" if seen and judgement.decided else ""
 
 
 def group_observed(groups: GroupJudgement) -> str:

@@ -21,6 +21,7 @@ from holdfast.lab.report.figures import has_percentile
 from holdfast.lab.report.groups import (
     ALWAYS,
     Forbidden,
+    but_for,
     group_anomalies,
     group_counts,
     group_findings,
@@ -358,15 +359,15 @@ def cards_of(
 
 def _observed_card(evidence: Evidence, *, control: bool, log_only: bool) -> Card:
     """What the judge saw in the log. `log_only`: it is not all that was seen, and no good news."""
-    observed = evidence.judgement.observed
-    good = "" if log_only else "good"
+    observed, strange = evidence.judgement.observed, but_for(evidence)
+    good = "bad" if strange else "" if log_only else "good"
     tone = {Observed.EXACTLY_ONCE: good, Observed.UNDECIDED: "warn"}.get(observed, "bad")
     value, _, note = observed.value.partition(":")
     return Card(
         name="observed in the log" if log_only else "observed",
         value=value,
         tone="" if control else tone,
-        note=note.strip(),
+        note=", ".join(filter(None, (note.strip(), strange))),
         said=f"in the log: {value}" if log_only else value,
     )
 

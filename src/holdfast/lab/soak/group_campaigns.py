@@ -21,7 +21,7 @@ from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude, end_of, expect_kept_somewhere, replica_directory
 from holdfast.lab.steps.group_chaos import Chaos, Counts
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
-from holdfast.lab.steps.mishaps import break_off, failed
+from holdfast.lab.steps.mishaps import break_off, failed, too_busy
 from holdfast.wire.groups.group_partition import group_partition
 
 MEMBERS = 10
@@ -73,7 +73,8 @@ def kill_for(
     except PROBLEMS as problem:
         return {**not_judged(problem, run), **told}
     told["offsets"] = offsets_left(run, protocol)
-    return {**result_of(evidence, settings, failed(run), broke_off), **told}
+    found = result_of(evidence, settings, failed(run), broke_off, too_busy(run))
+    return {**found, **told}
 
 
 def _hurt(
@@ -116,9 +117,16 @@ def _written(found: dict[str, int]) -> int:
 
 
 def result_of(
-    evidence: Evidence, settings: Parameters, failed: list[str], broke_off: str | None
+    evidence: Evidence,
+    settings: Parameters,
+    failed: list[str],
+    broke_off: str | None,
+    busy: str | None = None,
 ) -> dict[str, Any]:
-    """Return what a run has shown, of the log and of its group."""
+    """Return what a run has shown, of the log and of its group.
+
+    `busy`: what came too late there, perhaps only because nodes were starved; None: nothing.
+    """
     judgement, groups = evidence.judgement, evidence.groups
     promised = settings.group_promise
     assert promised is not None, "there is a group"
@@ -127,8 +135,8 @@ def result_of(
     undecided = judgement.undecided + groups.undecided
     # What was seen broken stays broken, whatever became of the run behind it.
     is_broken = bool(broken or broken_groups or failed)
-    if not is_broken and (broke_off is not None or undecided):
-        why = broke_off or "; ".join(undecided[:3])
+    why = broke_off or busy or "; ".join(undecided[:3])
+    if not is_broken and why:
         return {"kept": None, "verdict": f"The run could not be made: {why}"}
     counts = groups.counts
     verdict = (

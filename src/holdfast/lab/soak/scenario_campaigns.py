@@ -19,7 +19,7 @@ from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.closing import conclude, expect_kept_somewhere
-from holdfast.lab.steps.mishaps import break_off, expect_running, failed
+from holdfast.lab.steps.mishaps import break_off, expect_running, failed, too_busy
 from holdfast.lab.steps.wants import whole
 
 RUNS_OF_SCENARIO = 10
@@ -58,14 +58,15 @@ def random_kills(directory: Path) -> dict[str, Any]:
                 broke_off = break_off(run, problem)
                 with suppress(*PROBLEMS):  # of a run that can't be looked at any more
                     expect_kept_somewhere(run)
+        run.journal.close()
         judgement = evidence_of(history_files(run.history)).judgement
     except PROBLEMS as problem:
         return {**not_judged(problem, run), "seed": seed}
     not_kept = failed(run)
     broken = judgement.broken(KILLS.promise.forbids)
     # What was seen broken stays broken, whatever became of the run behind it.
-    if not broken and not not_kept and (broke_off is not None or not judgement.decided):
-        why = broke_off or "; ".join(judgement.undecided)
+    why = broke_off or too_busy(run) or "; ".join(judgement.undecided)
+    if not broken and not not_kept and why:
         return {"kept": None, "verdict": f"The run could not be made: {why}", "seed": seed}
     counts = judgement.counts
     verdict = (

@@ -41,8 +41,17 @@ class Run(Protocol):
 
 
 def failed(run: Run) -> list[str]:
-    """Return the names of checks that were not as they must be."""
-    return [check.name for check in run.checks if not check.kept]
+    """Return the names of checks that were not as they must be, for certain.
+
+    But for what may only have come too late, on a machine that starved nodes: see `too_busy`.
+    """
+    return [check.name for check in run.checks if not check.kept and not check.late]
+
+
+def too_busy(run: Run) -> str | None:
+    """Say that what came too late may be the machine's fault; None: nothing did."""
+    late = [check.name for check in run.checks if not check.kept and check.late]
+    return f"the machine is too busy for this run (not so: {', '.join(late)})" if late else None
 
 
 def break_off(run: Run, problem: Exception) -> str:
