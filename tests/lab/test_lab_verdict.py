@@ -21,9 +21,10 @@ from holdfast.lab import prove as proving
 from holdfast.lab.aftermath import Missing, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
+from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.prove import _verdict
+from holdfast.lab.prove import UNFINISHED, _verdict
 from holdfast.lab.report import Check
 from holdfast.lab.report.views import part_badge, part_views, run_badge
 from holdfast.lab.run import Run
@@ -119,16 +120,28 @@ def test_the_exit_status(
 def test_a_verdict_that_can_not_be_written_is_never_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: Story, code: Exit, file: str
 ) -> None:
-    """Method: the disk is full, or a folder stands where a file of the verdict is to be."""
-    (tmp_path / "out").mkdir()
+    """Goal: what lies on the disk says what the exit status does, or says nothing.
+
+    Method: the disk is full, or a folder stands where a file of the verdict is to be.
+    """
+    out = tmp_path / "out"
+    out.mkdir()
     if file == "report.html":
-        (tmp_path / "out" / file).mkdir()
+        (out / file).mkdir()
     else:
-        (tmp_path / "out" / file).symlink_to("/dev/full")
+        (out / UNFINISHED).symlink_to("/dev/full")
     outcome = prove(tmp_path, monkeypatch, {"main": main, "control": LOSSY})
     assert outcome.exit is code
-    assert "The verdict can't be written: [Errno " in outcome.verdict
+    assert "can't be written: [Errno " in outcome.verdict
     assert outcome.error is not None
+    if file == "report.html":
+        written = json.loads((out / VERDICT).read_text())
+        assert (written["exit"], written["report"]) == (int(code), None)
+        assert written["verdict"] == outcome.verdict
+    else:
+        assert not (out / VERDICT).exists()
+    assert not (out / "report.html").is_file(), "it would say what nobody has decided"
+    assert not (out / UNFINISHED).exists()
 
 
 def test_a_check_that_fails_breaks_the_promise(

@@ -43,12 +43,27 @@ def remove_old(proofs: Path, keep: int = KEPT_MAX) -> list[str]:
     found = sorted(_kept(proofs), reverse=True)
     gone = []
     for _, path in reversed(found[keep:]):
-        aside = path.with_name(_REMOVED + path.name)
-        with suppress(FileNotFoundError):  # as above
-            path.rename(aside)
+        if remove(path):
             gone.append(path.name)
-            shutil.rmtree(aside)
     return gone
+
+
+def remove(path: Path) -> bool:
+    """Remove a run, and what an interrupted removal has left of one; whether it was there. OSError.
+
+    Under its own name there is all of it, or nothing: half of it would pass for the whole.
+    """
+    aside = path.with_name(_REMOVED + path.name)
+    with suppress(FileNotFoundError):  # another command is at it
+        if aside.exists():
+            shutil.rmtree(aside)
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return False
+    with suppress(FileNotFoundError):  # as above
+        shutil.rmtree(aside)
+    return True
 
 
 def _kept(proofs: Path) -> Iterator[tuple[int, Path]]:

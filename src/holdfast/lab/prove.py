@@ -38,6 +38,7 @@ from holdfast.lab.journal import (
     read_manifest,
     write_manifest,
 )
+from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import (
     GivenUps,
     Outcome,
@@ -60,6 +61,7 @@ from holdfast.wire.administration import AdminError
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
 Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
+UNFINISHED = f".{VERDICT}"  # until all is written
 SAID_MAX = 3  # findings of a part
 EXCUSES_MAX = 100_000  # of each anomaly, in each partition, that are looked at one by one
 TOO_BUSY = "The run could not be made: the machine is too busy for this run"
@@ -114,16 +116,40 @@ def prove(
         report=directory / "report.html" if results else None,
         error=error,
     )
+    return _written(outcome, command, say)
+
+
+def _written(outcome: Outcome, command: str, say: Callable[[str], None]) -> Outcome:
+    """Write the report, if there is something to report, and the verdict; return what it is then.
+
+    The verdict comes last, whole or not at all: it never says anything else than the exit status.
+    Where the report can't be written it says that.
+    """
+    unfinished = outcome.directory / UNFINISHED
     try:
-        _write(outcome, command)
+        _write_verdict(outcome, unfinished)  # first, so that no report tells of a verdict that
+        if outcome.report is not None:  # there is no room for
+            try:
+                write_report(outcome.report, report_of(outcome, command))
+            except OSError as problem:
+                outcome = _unwritten(outcome, f"The report can't be written: {problem}.", say)
+                _write_verdict(outcome, unfinished)
+        unfinished.replace(outcome.directory / VERDICT)
     except OSError as problem:  # a full disk: nobody can look at this again
-        return _unwritten(outcome, problem, say)
+        for path in (unfinished, outcome.report):
+            if path is not None:
+                with suppress(OSError):
+                    path.unlink()
+        return _unwritten(outcome, f"The verdict can't be written: {problem}.", say)
     return outcome
 
 
-def _unwritten(outcome: Outcome, problem: OSError, say: Callable[[str], None]) -> Outcome:
+def _write_verdict(outcome: Outcome, path: Path) -> None:
+    path.write_text(json.dumps(outcome.as_json(), indent=2) + "\n", encoding="utf-8")
+
+
+def _unwritten(outcome: Outcome, text: str, say: Callable[[str], None]) -> Outcome:
     """Return the outcome of a proof that can't be written down: what was broken stays broken."""
-    text = f"The verdict can't be written: {problem}."
     say(text)
     return replace(
         outcome,
@@ -335,11 +361,3 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         )
         words += f" {said} ({told})."
     return Exit.KEPT, f"Kept. {words}"
-
-
-def _write(outcome: Outcome, command: str) -> None:
-    """Write verdict.json always, and the report when there is something to report."""
-    text = json.dumps(outcome.as_json(), indent=2) + "\n"
-    (outcome.directory / "verdict.json").write_text(text, encoding="utf-8")
-    if outcome.report is not None:
-        write_report(outcome.report, report_of(outcome, command))

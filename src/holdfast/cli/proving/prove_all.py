@@ -6,9 +6,9 @@ import importlib.util
 import json
 import platform
 import shlex
-import shutil
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import confluent_kafka
@@ -17,7 +17,7 @@ from holdfast.cluster import apache, layout
 from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.cluster.network import possible
 from holdfast.cluster.plan import PROXIES
-from holdfast.lab import background, matrix
+from holdfast.lab import background, keeping, matrix
 from holdfast.lab.matrix import Grounds, Row
 from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import prove
@@ -176,12 +176,11 @@ def run(
     """
     begun.refuse_changed(engine, name)
     folder = matrix.folder_of(directory, engine, name)
-    if folder.exists():
-        shutil.rmtree(folder)
+    keeping.remove(folder)
     try:
         scenario = load_scenario(name)
         parameters = scenario.with_flags({"engine": engine})
-        prove(scenario, parameters, folder, command=command, control=control, say=say)
+        outcome = prove(scenario, parameters, folder, command=command, control=control, say=say)
         begun.refuse_changed(engine, name)
         grounds = grounds_of(folder, begun.versions[engine])
         matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)
@@ -195,7 +194,10 @@ def run(
         say(why)
         return matrix.not_made(directory, engine, name, why)
     row = matrix.row_of(directory, engine, name)
-    return row or matrix.not_made(directory, engine, name, "Its verdict could not be written.")
+    if row is None:  # its verdict could not be written, and says so; what it broke is broken
+        row = matrix.not_made(directory, engine, name, outcome.verdict)
+        row = replace(row, exit=int(outcome.exit))
+    return row
 
 
 def scenarios(say: Callable[[str], None]) -> Iterator[str]:
