@@ -57,6 +57,7 @@ class Played:
         self.history = directory / "history"
         self.did: list[str] = []
         self.failed: list[str] = []
+        self.wrong: list[str] = []  # of those, what no starved machine excuses
         self.tables: list[Table] = []
         self.told: list[str] = []
         self.watchers: list[Callable[..., None]] = []
@@ -70,6 +71,7 @@ class Played:
         self.now_ms = 1000.0
         self.time = SimpleNamespace(monotonic=self._monotonic, time_ns=lambda: 10**18)
         self.guard = SimpleNamespace(environment={})
+        self.starvation = SimpleNamespace(mark=dict)
         self.afterwards = ExitStack()
         self._down: set[int] = set()
         self._still: set[int] = set()
@@ -535,16 +537,16 @@ class Played:
                 worker.flow()
                 worker.tail.errors["_QUEUE_FULL", 0] += not self.lie.is_hoarding
 
-    def check(
-        self, name: str, expected: str, _seen: str, *, kept: bool, late: bool = False
-    ) -> bool:
+    def check(self, name: str, expected: str, _seen: str, *, kept: bool, **excused: Any) -> bool:
+        is_late = excused.get("late", False) is not False
         if self.lie.fails is not None and self.lie.fails in name:
             kept = False
         mark = "" if kept else "NOT SO: "
-        self.do(f"{mark}{name}: {expected}{' (late)' if late else ''}")
+        self.do(f"{mark}{name}: {expected}{' (late)' if is_late else ''}")
         self.checks.append(name)
         if not kept:
             self.failed.append(name)
+            self.wrong += [name] if not is_late and excused.get("given", True) else []
         return kept
 
     def must_flow(self, worker: Worker, partitions: Sequence[int] | None = None) -> None:
@@ -558,7 +560,7 @@ class Played:
     ) -> bool:
         wanted = self.partitions if partitions is None else partitions
         kept = not self._silent(worker, wanted)
-        return self.check(f"{worker.name} flows, {when}", names(wanted), "", kept=kept)
+        return self.check(f"{worker.name} flows, {when}", names(wanted), "", kept=kept, late=True)
 
     def _silent(self, worker: Worker, wanted: Sequence[int]) -> list[int]:
         since_ms = self.now_ms

@@ -231,7 +231,7 @@ def test_what_a_control_has_to_keep_and_breaks_is_broken(
 
 ALONE = {"acks": "1", "retries": 0}
 UNCLEAN = {"unclean": True}  # the producer is idempotent still
-STARVED = "nodes waited for a processor"
+STARVED = "a processor was waited for"
 TWO_LOST = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).final(0)
 HALF_READ = (
     Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).send(2, partition=1).ack(2, 0, partition=1)

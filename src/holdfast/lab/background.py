@@ -112,7 +112,6 @@ _SINK_KILLS: Final = tuple(
 _KILLED: Final = (
     "holdfast/lab/pipelines/driver_words.py",
     "holdfast/lab/pipelines/postgresql_server.py",
-    "holdfast/lab/pipelines/process_trees.py",
 )
 SINK_KILLS: Final = (*DRIVER, "holdfast/lab/postgresql.py", *_SINK_KILLS, *_KILLED)
 

@@ -76,6 +76,16 @@ def refuse_if(condition: object, text: str) -> None:
         raise LabError(text)
 
 
+def words_of(flags: Mapping[str, object]) -> list[str]:
+    """Return flags as words of a command. True: the flag alone; a list: the flag for each."""
+    words: list[str] = []
+    for key, value in flags.items():
+        flag = f"--{key.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [value]:
+            words += [flag] if each is True else [flag, str(each)]
+    return words
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """Settings of one run, as flags give them. Rates in events a second, times in seconds."""

@@ -21,23 +21,17 @@ from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.layout import APACHE, OLDER, PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import (
-    Fault,
-    IsrChange,
-    LeaderChange,
-    LeaderClaim,
-    Note,
-)
+from holdfast.judge.history import Fault, IsrChange, LeaderChange, LeaderClaim, Note
 from holdfast.judge.timeline import DISK, HURTS, UP_ACTIONS
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import TOPIC, LabError, NotInTimeError, Parameters, refuse_if
+from holdfast.lab.parameters import TOPIC, LabError, NotInTimeError, Parameters, refuse_if, words_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.mishaps import asking, refuse_broken_network, refuse_dead, wait_signalled
-from holdfast.lab.steps.starvation import Starvation
+from holdfast.lab.steps.starvation import Mark, Starvation
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
 from holdfast.wire import administration as admin
@@ -181,8 +175,7 @@ class Run:
         self.is_hurt |= action in HURTS
         if action in ENDS:
             self.ended.add(node)
-        event = self.record(Fault, action=action, node=node, detail=detail)
-        self.say(describe(event))
+        self.say(describe(self.record(Fault, action=action, node=node, detail=detail)))
 
     def say(self, text: str) -> None:
         """Tell who watches the run."""
@@ -204,13 +197,27 @@ class Run:
         self.checks.append(check)
         self.journal.check(check)
 
-    def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+    def check(
+        self,
+        name: str,
+        expected: str,
+        seen: str,
+        *,
+        kept: bool,
+        late: bool | Mark = False,
+        given: bool = True,
+    ) -> bool:
+        """Keep what was expected and seen. `late`: it is about a bound, or all since a mark.
+
+        `given`: whether what it rests on has come. If that was only late, so is this.
+        """
         if not kept:
             refuse_broken_network(self)
-        elif late:
+        elif late is True:
             self.starvation.overcome()
-        late = late and not kept and self.starvation.by_now()  # what comes later excuses nothing
-        self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept, late=late))
+        is_late = not kept and self.starvation.excuses(late)  # what comes later excuses nothing
+        is_late |= not (kept or given) and any(check.late for check in self.checks)
+        self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept, late=is_late))
         if not kept:
             foretold = self.foretold is not None and self.foretold in name
             word = "fails, as it must" if foretold else "NOT AS IT MUST BE"
@@ -377,13 +384,8 @@ class Run:
             "partitions": self.parameters.partitions,
             **{key: value for key, value in flags.items() if value is not False},
         }
-        arguments: list[str] = []
-        for key, value in told.items():
-            flag = f"--{key.replace('_', '-')}"
-            for each in value if isinstance(value, list) else [value]:
-                arguments += [flag] if each is True else [flag, str(each)]
         environment = {**self.guard.environment, **environment}
-        self.watch(worker := make(name, module, arguments, self.history, environment, words))
+        self.watch(worker := make(name, module, words_of(told), self.history, environment, words))
         return worker
 
     def _way_in(self, place: str | None) -> tuple[list[str], dict[str, str], str]:

@@ -113,7 +113,9 @@ def expect_replicas(run: Run, when: str, replicas: dict[int, tuple[int, ...]]) -
     reached = run.soon(
         lambda: all(set(nodes) == set(replicas[p]) for p, nodes in seen().items()), WORK_S
     )
-    run.check(f"replicas, {when}", lists_text(replicas), lists_text(seen()), kept=reached)
+    run.check(
+        f"replicas, {when}", lists_text(replicas), lists_text(seen()), kept=reached, late=True
+    )
 
 
 SCENARIO = Scenario(

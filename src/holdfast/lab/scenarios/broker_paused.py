@@ -58,13 +58,13 @@ def zombie(run: Run, producer: Worker | None) -> int:
     run.fault("STOP", leader)
     posted = [client.post(PARTITION) for _ in range(parameters.count)]
     run.note(f"{parameters.count} events sent to {leader}, which stands still")
-    run.expect(
+    replaced = run.expect(
         f"{leader} is out of its session",
         {PARTITION: want(followers[0], followers)},
         parameters.noticed_s,
     )
     now = run.view.partitions[PARTITION].leader_epoch
-    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch, given=replaced)
     if producer is not None:
         run.expect_flow(producer, f"{leader} stands still", 20.0)
         run.steady(producer)

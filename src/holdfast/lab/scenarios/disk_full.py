@@ -179,6 +179,7 @@ def expect_end(run: Run, node: int) -> None:
         "ends by itself",
         "has ended" if ended else f"runs after {SETTLE_S:.0f} s",
         kept=ended,
+        late=True,
     )
     expect_told(run, node, "has ended", lambda status: status.ended_with)
 

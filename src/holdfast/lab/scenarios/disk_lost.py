@@ -65,9 +65,9 @@ def steps(run: Run) -> None:
     committed = {p: acknowledged(p, filled, producer, raw) for p in run.partitions}
     run.start_node(victim)
     copied = f"{victim} is back with an empty disk, and has copied"
-    run.expect(copied, whole(run.replicas), 60.0)
+    is_back = run.expect(copied, whole(run.replicas), 60.0)
     run.watchers.remove(back.changed)
-    expect_honest_return(run, back, committed)
+    expect_honest_return(run, back, committed, given=is_back)
 
     elect_preferred(run, producer)
     run.steady(producer, 1.0)
@@ -78,8 +78,11 @@ def acknowledged(partition: int, *workers: Worker) -> int:
     return sum(worker.tail.poll().count(Acknowledged, partition) for worker in workers)
 
 
-def expect_honest_return(run: Run, back: Return, committed: dict[int, int]) -> None:
-    """Check that it left every ISR, led nothing, and came in only with all that was committed."""
+def expect_honest_return(run: Run, back: Return, committed: dict[int, int], *, given: bool) -> None:
+    """Check that it left every ISR, led nothing, and came in only with all that was committed.
+
+    `given`: whether it was seen to be back. If not, it may be on its way.
+    """
     node = back.node
     stayed = [p for p in run.partitions if p not in back.left]
     run.check(
@@ -87,6 +90,7 @@ def expect_honest_return(run: Run, back: Return, committed: dict[int, int]) -> N
         "out of every ISR",
         f"still in that of {names(stayed)}" if stayed else "out of every ISR",
         kept=not stayed,
+        given=given,
     )
     run.check(
         f"{node} before it is in sync",
@@ -100,6 +104,7 @@ def expect_honest_return(run: Run, back: Return, committed: dict[int, int]) -> N
         "holds all that was committed when its disk was lost",
         f"lacks some of {names(short)}" if short else "holds it",
         kept=not short,
+        given=given or any(p in back.held for p in short),
     )
     run.tables.append(
         Table(

@@ -33,7 +33,8 @@ def steps(run: Run) -> None:
     run.expect_flow(raw, f"{GOES_ON} while {UPGRADED} is upgraded", SETTLE_S)
     run.fault("KILL", KILLED)
     gone = {UPGRADED, KILLED}
-    run.expect("and another one dies", without(run.replicas, gone), run.parameters.noticed_s)
+    left = without(run.replicas, gone)
+    noticed = run.expect("and another one dies", left, run.parameters.noticed_s)
     coincide = [p for p, nodes in run.replicas.items() if gone <= set(nodes)]
     going = [p for p in run.partitions if p not in coincide]
     expect_only_flows(run, raw, f"{GOES_ON} without two of five", going)
@@ -45,6 +46,8 @@ def steps(run: Run) -> None:
         f"those that had both: {names(coincide) or 'none'}",
         names(seen) or "none",
         kept=seen == coincide,
+        late=set(seen) <= set(coincide),
+        given=noticed,
     )
     show(run, gone, coincide)
     run.start_node(UPGRADED)

@@ -24,8 +24,8 @@ def steps(run: Run) -> None:
     parameters = run.parameters
     client, _ = start_exact(run, {0: REPLICAS})
     kept = end_of(run, A, 0)
-    n1 = leave_a_alone(run, client, "TERM", "TERM", "A is the last in the ISR")
-    n2, _ = send_to_the_last(run, client, "n2, sent to A alone")
+    n1, alone = leave_a_alone(run, client, "TERM", "TERM", "A is the last in the ISR")
+    n2, _ = send_to_the_last(run, client, "n2, sent to A alone", given=alone)
     run.fault("KILL", A)
     cut_back(run, A, 0, kept)
     if parameters.elr and parameters.min_isr > 1:

@@ -24,9 +24,10 @@ def steps(run: Run) -> None:
         run.fault("KILL", leader)
         name = f"kill {number} of {parameters.kills}: {leader} led P0"
         left = next(node for node in run.replicas[0] if node != leader)
-        run.expect(name, {0: want(left)}, parameters.noticed_s)
+        led = run.expect(name, {0: want(left)}, parameters.noticed_s)
         now = run.view.partitions[0].leader_epoch
-        run.check(f"{name}; leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+        rises = f"{name}; leader epoch"
+        run.check(rises, f"above {epoch}", str(now), kept=now > epoch, given=led)
         run.expect_flow(raw, name, 20.0)
         bring_back(run, leader, f"{name}; it is back")
     run.expect_flow(producer, "at the end", 20.0)

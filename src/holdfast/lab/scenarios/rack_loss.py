@@ -24,13 +24,15 @@ def steps(run: Run) -> None:
 
     run.fault("KILL", *VICTIMS)
     gone = f"rack {LOST_RACK} is gone"
-    run.expect(gone, without(assignment, set(VICTIMS)), run.parameters.noticed_s)
+    left = without(assignment, set(VICTIMS))
+    noticed = run.expect(gone, left, run.parameters.noticed_s)
     sizes = {p: len(state.isr) for p, state in run.view.partitions.items()}
     run.check(
         "every partition, in-sync replicas",
         "2 or more",
         ", ".join(f"P{p}: {size}" for p, size in sorted(sizes.items())),
         kept=min(sizes.values()) >= run.parameters.min_isr,
+        given=noticed,
     )
     run.expect_flow(raw, gone, 20.0)
     run.expect_flow(producer, gone, 20.0)

@@ -39,7 +39,8 @@ def gone(run: Run, *, lost: bool = True) -> None:
     client = run.raw_client("producer", acks="all", timeout_ms=2000)
     count = parameters.count
     before = acknowledge(run, client, 0, count)
-    run.check("acknowledged while it is up", str(count), str(before), kept=before == count)
+    up = "acknowledged while it is up"
+    run.check(up, str(count), str(before), kept=before == count, late=True)
     run.fault("KILL", leader)
     run.expect("the only replica is down", {0: want(-1, {leader})}, parameters.noticed_s)
     during, _ = tally(client.send(0) for _ in range(count))
@@ -49,7 +50,8 @@ def gone(run: Run, *, lost: bool = True) -> None:
     run.start_node(leader)
     run.expect("it is back", {0: want(leader, {leader})}, 30.0)
     after = acknowledge(run, client, 0, count)
-    run.check("acknowledged when it is back", str(count), str(after), kept=after == count)
+    back = "acknowledged when it is back"
+    run.check(back, str(count), str(after), kept=after == count, late=True)
     run.lost_expected = before if lost else 0
 
 

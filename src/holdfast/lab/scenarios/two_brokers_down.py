@@ -55,7 +55,7 @@ def steps(run: Run) -> None:
     run.fault("KILL", FIRST, SECOND)
     run.expect("both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
                bound_s)  # fmt: skip
-    run.expect("both killed at one instant", {OFFLINE: want(-1)}, bound_s)
+    noticed = run.expect("both killed at one instant", {OFFLINE: want(-1)}, bound_s)
     stays = eligible(run) if run.parameters.elr else run.view.partitions[OFFLINE].isr
     word = "is eligible" if run.parameters.elr else "stays in the ISR"
     run.check(
@@ -63,6 +63,7 @@ def steps(run: Run) -> None:
         "its last member",
         "{" + ",".join(map(str, sorted(stays))) + "}",
         kept=len(stays) == 1 and set(stays) <= {FIRST, SECOND},
+        given=noticed,
     )
     run.start_node(FIRST, SECOND)
     run.expect("both are back, started together", {OFFLINE: want(next(iter(stays), None))})

@@ -22,14 +22,16 @@ REPLICAS = (A, B, C)
 def go_one_by_one(run: Run, b_leaves_by: str = "KILL") -> tuple[RawProducer, Worker, int]:
     """Kill C, write n1, stop B, write n2; return who sends, who reads, and how many C lacks."""
     client, reader = start_exact(run, {0: REPLICAS})
-    n1 = leave_a_alone(run, client, "KILL", b_leaves_by, "C and B are down")
-    n2, refused = send_to_the_last(run, client, "n2, with A alone")
+    n1, alone = leave_a_alone(run, client, "KILL", b_leaves_by, "C and B are down")
+    n2, refused = send_to_the_last(run, client, "n2, with A alone", given=alone)
     run.note(f"n2 = {n2} events acknowledged by A alone, {refused} refused")
     return client, reader, n1 + n2
 
 
-def leave_a_alone(run: Run, client: RawProducer, c_by: str, b_by: str, when: str) -> int:
-    """Let C go, write n1, let B go; return how many A and B have acknowledged."""
+def leave_a_alone(
+    run: Run, client: RawProducer, c_by: str, b_by: str, when: str
+) -> tuple[int, bool]:
+    """Let C go, write n1, let B go; how many A and B have acknowledged, and whether A is alone."""
     # Who leaves in good order is out of the ISR at once, however long a session is.
     bound_s = 15.0 if c_by == "TERM" else run.parameters.noticed_s
     run.note(f"n0 = {run.parameters.count} events on all three")
@@ -38,14 +40,14 @@ def leave_a_alone(run: Run, client: RawProducer, c_by: str, b_by: str, when: str
     n1 = acknowledge(run, client, 0, run.parameters.count)
     run.note(f"n1 = {n1} events acknowledged by A and B")
     run.fault(b_by, B)
-    run.expect(when, {0: want(A, {A})}, bound_s)
-    return n1
+    return n1, run.expect(when, {0: want(A, {A})}, bound_s)
 
 
-def send_to_the_last(run: Run, client: RawProducer, name: str) -> tuple[int, int]:
+def send_to_the_last(run: Run, client: RawProducer, name: str, *, given: bool) -> tuple[int, int]:
     """Send while A is alone; return how many it acknowledged, and how many it refused.
 
-    Check that it refuses all of them under min ISR, and acknowledges all otherwise.
+    Check that it refuses all of them under min ISR, and acknowledges all otherwise. `given`:
+    whether A is alone by now.
     """
     count, under = run.parameters.count, run.parameters.min_isr > 1
     acknowledged, refused = tally(client.send(0) for _ in range(count))
@@ -54,6 +56,7 @@ def send_to_the_last(run: Run, client: RawProducer, name: str) -> tuple[int, int
         f"{count} refused" if under else f"{count} acknowledged",
         f"{acknowledged} acknowledged, {refused} refused",
         kept=(refused if under else acknowledged) == count,
+        given=given,
     )
     return acknowledged, refused
 

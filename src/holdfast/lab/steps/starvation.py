@@ -1,21 +1,25 @@
-"""How long a run's nodes waited for a processor, as the kernel counts it.
+"""How long a run's processes waited for a processor, as the kernel counts it.
 
 A node that could run and did not get to is late with heartbeats, elections and answers through no
-fault of its own: what then comes too late is no proof that the cluster is broken. Owns the looking
-and what is said of it; what that excuses is for `lab.outcome`. Where the kernel does not count it
-nothing is excused.
+fault of its own: what then comes too late is no proof that the cluster is broken. Nor is it where a
+client, the network's own processes or the lab itself did not get to run. Owns the looking and what
+is said of it; what that excuses is for `lab.outcome`. Where the kernel does not count it nothing is
+excused, and waits for a disk are not counted.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.cluster import ClusterError
 from holdfast.cluster.any_cluster import Cluster
+from holdfast.cluster.process_trees import below, command
 
 LOOK_S = 1.0
 # Of the time between two looks. A busy machine lets nodes wait half of the time for minutes, and
@@ -24,56 +28,65 @@ SHARE_MAX = 0.9
 SECONDS_MAX = 5.0  # altogether
 # Threads of a JVM, by how the kernel knows them: compilers, and the collector beside all others.
 WAITED_FOR_BY_NOBODY = (" Compiler", "G1 Conc", "G1 Refine", "G1 Service")
+OF_NO_RUN = "holdfast.lab.guard"  # it acts once the lab has gone
+ITSELF = "the lab itself"
+
+Mark = Mapping[str, float]  # how long each process had been starved at a moment
 
 
 @dataclass(slots=True)
 class Waits:
-    """What a run's nodes waited for a processor, all looks together. Pure."""
+    """What a run's processes waited for a processor, all looks together. Pure."""
 
-    starved_s: dict[int, float] = field(default_factory=dict)  # by node, while it was starved
+    starved_s: dict[str, float] = field(default_factory=dict)  # by process, while it was starved
     worst: float = 0.0  # the largest share of a look
-    _waited: dict[tuple[int, int], int] = field(default_factory=dict)  # by node and thread, in ns
-    _overcome_s: dict[int, float] = field(default_factory=dict)  # of `starved_s`
+    _waited: dict[tuple[str, int], int] = field(default_factory=dict)  # and by thread, in ns
+    _overcome_s: Mark = field(default_factory=dict)  # of `starved_s`
 
-    def take(self, node: int, threads: dict[int, int], passed_s: float) -> None:
-        """Take in how many ns each thread of a node has waited since it began."""
+    def take(self, process: str, threads: dict[int, int], passed_s: float) -> None:
+        """Take in how many ns each thread of a process has waited since it began."""
         shares = [
-            (waited_ns - self._waited[node, thread]) / 1e9 / passed_s
+            (waited_ns - self._waited[process, thread]) / 1e9 / passed_s
             for thread, waited_ns in threads.items()
-            if (node, thread) in self._waited and passed_s > 0
+            if (process, thread) in self._waited and passed_s > 0
         ]
-        self._waited = {k: v for k, v in self._waited.items() if k[0] != node}
-        self._waited |= {(node, thread): waited_ns for thread, waited_ns in threads.items()}
+        self._waited = {k: v for k, v in self._waited.items() if k[0] != process}
+        self._waited |= {(process, thread): waited_ns for thread, waited_ns in threads.items()}
         share = max(shares, default=0.0)
         self.worst = max(self.worst, share)
         if share > SHARE_MAX:
             # A wait is counted when it has ended, so it may be that of earlier looks as well.
-            self.starved_s[node] = self.starved_s.get(node, 0.0) + passed_s * max(share, 1.0)
+            seconds = passed_s * max(share, 1.0)
+            self.starved_s[process] = self.starved_s.get(process, 0.0) + seconds
 
     def overcome(self) -> None:
-        """Let what nodes have waited so far excuse nothing more: they were in time since."""
-        self._overcome_s = dict(self.starved_s)
+        """Let what was waited for so far excuse nothing more: all were in time since."""
+        self._overcome_s = self.mark()
 
-    @property
-    def excuses(self) -> bool:
-        """Whether a node was starved since that was last overcome."""
+    def mark(self) -> Mark:
+        """Return what was waited for so far, so that `excuses` can tell what came behind it."""
+        return dict(self.starved_s)
+
+    def excuses(self, since: Mark | None = None) -> bool:
+        """Whether a process was starved since a mark; None: since that was last overcome."""
+        before_s = self._overcome_s if since is None else since
         return any(
-            seconds - self._overcome_s.get(node, 0.0) >= SECONDS_MAX
-            for node, seconds in self.starved_s.items()
+            seconds - before_s.get(process, 0.0) >= SECONDS_MAX
+            for process, seconds in self.starved_s.items()
         )
 
     @property
     def text(self) -> str | None:
-        """What a report says; None: no node was starved."""
+        """What a report says; None: nobody was starved."""
         starved = {n: s for n, s in sorted(self.starved_s.items()) if s >= SECONDS_MAX}
         if not starved:
             return None
-        told = ", ".join(f"{node} for {seconds:.0f} s" for node, seconds in starved.items())
-        return f"nodes waited for a processor nine tenths of the time: {told}"
+        told = ", ".join(f"{process} for {seconds:.0f} s" for process, seconds in starved.items())
+        return f"nine tenths of the time a processor was waited for: {told}"
 
 
 class Starvation:
-    """Looks at a cluster's nodes from `start` to `stop`, in a thread of its own."""
+    """Looks at all that takes part in a run from `start` to `stop`, in a thread of its own."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -94,18 +107,30 @@ class Starvation:
 
     @property
     def text(self) -> str | None:
-        """What a report says of all looks so far; None: no node was starved."""
+        """What a report says of all looks so far; None: nobody was starved."""
         with self._looking:
             return self._waits.text
 
-    def by_now(self) -> bool:
-        """Look, and return whether a node was starved up to this moment, and it is not overcome."""
+    def excuses(self, late: bool | Mark) -> bool:
+        """Look, and return whether what fails at this moment may only be too late.
+
+        `late`: whether it is about a bound. Then somebody was starved up to now, and that is not
+        overcome. A mark: somebody was starved since, whatever bounds were kept meanwhile.
+        """
+        if late is False:
+            return False
         self._look()
         with self._looking:
-            return self._waits.excuses
+            return self._waits.excuses(None if late is True else late)
+
+    def mark(self) -> Mark:
+        """Look, and return a mark of this moment, for what is to hold all the time from now on."""
+        self._look()
+        with self._looking:
+            return self._waits.mark()
 
     def overcome(self) -> None:
-        """Take in that a bound was kept: what nodes have waited before excuses no later one."""
+        """Take in that a bound was kept: what was waited for before excuses no later one."""
         self._look()
         with self._looking:
             self._waits.overcome()
@@ -118,9 +143,31 @@ class Starvation:
         with self._looking, suppress(ClusterError):  # nobody is asked then
             now_s = time.monotonic()
             passed_s, self._looked_s = now_s - self._looked_s, now_s
-            for node in self._cluster.nodes:
-                if node.pid is not None:
-                    self._waits.take(node.id, waited(node.pid), passed_s)
+            for pid, process in self._processes():
+                self._waits.take(process, waited(pid), passed_s)
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        """Yield the nodes, and all that the lab has started beside them; by process, its name.
+
+        Nodes of a cluster elsewhere are nobody's to look at.
+        """
+        yield os.getpid(), ITSELF
+        nodes = {node.pid: f"node {node.id}" for node in self._cluster.nodes if node.pid}
+        yield from nodes.items()
+        for pid in below(os.getpid()):
+            if pid not in nodes and (name := name_of(command(pid), pid)):
+                yield pid, name
+
+
+def name_of(called: str, pid: int) -> str:
+    """Return what a report calls a process that was called so; nothing: no check rests on it."""
+    words = called.split()
+    if not words or OF_NO_RUN in words:
+        return ""
+    if "--process" in words[:-1]:  # a client of the run
+        return words[words.index("--process") + 1]
+    module = words[words.index("-m") + 1].rpartition(".")[2] if "-m" in words[:-1] else ""
+    return f"{module or words[0].rpartition('/')[2]} (process {pid})"
 
 
 def waited(pid: int, proc: Path = Path("/proc")) -> dict[int, int]:

@@ -122,10 +122,10 @@ def tally(outcomes: Iterable[Outcome]) -> tuple[int, int]:
     return sum(isinstance(each, Acknowledged) for each in found), refused
 
 
-def bring_back(run: Run, node: int, when: str | None = None) -> None:
+def bring_back(run: Run, node: int, when: str | None = None) -> bool:
     """Start a node again, and check that every partition's replicas come to be in sync."""
     run.start_node(node)
-    run.expect(when or f"{node} is back", whole(run.replicas), 45.0)
+    return run.expect(when or f"{node} is back", whole(run.replicas), 45.0)
 
 
 def elect_preferred(run: Run, producer: Worker, when: str = "after a preferred election") -> None:

@@ -30,9 +30,10 @@ def steps(run: Run) -> None:
     epoch = run.view.partitions[PARTITION].leader_epoch
     cut_off = CutOff(run, leader)
     cut_off.begin()
-    run.expect(f"{leader} is cut off", without(run.replicas, {leader}), run.parameters.noticed_s)
+    left = without(run.replicas, {leader})
+    led = run.expect(f"{leader} is cut off", left, run.parameters.noticed_s)
     now = run.view.partitions[PARTITION].leader_epoch
-    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch, late=True)
+    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch, given=led)
     if run.expect_flow(raw, GOES_ON, SETTLE_S):
         run.expect_flow(producer, f"{leader} is cut off: the reliable producer", AGAIN_S)
         expect_consumed(run, reader, f"{leader} is cut off")

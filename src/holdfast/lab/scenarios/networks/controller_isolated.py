@@ -22,6 +22,7 @@ from holdfast.lab.steps.controllers import (
 )
 from holdfast.lab.steps.mishaps import expect_running, must_come
 from holdfast.lab.steps.sides import AGAIN_S, Sides
+from holdfast.lab.steps.starvation import Mark
 from holdfast.lab.steps.usual import begin, expect_consumed
 
 RESIGN_S = 30.0  # far beyond every timeout
@@ -46,7 +47,7 @@ class Cuts:
         name = f"the active controller {before.leader} is {how}"
         at_ms = self._break(how, before.leader)
         after = expect_next_controller(run, name, before)
-        next_ms = time.monotonic() * 1000
+        next_ms, since = time.monotonic() * 1000, run.starvation.mark()
         if after is None:
             self._sides.heal()
             return
@@ -57,11 +58,11 @@ class Cuts:
             CHANGE_S,
         )
         self._expect_resigned(name, before)
-        self._expect_calm(name, after)
+        self._expect_calm(name, after, since)
         self._sides.heal()
         healed = expect_quorum_whole(run, f"{name}: healed", AGAIN_S)
         if healed is not None:
-            self._expect_no_higher(f"{name}: healed", after, healed)
+            self._expect_no_higher(f"{name}: healed", after, healed, since)
         self._rows.append(
             [
                 f"{before.leader} is {how}",
@@ -101,20 +102,24 @@ class Cuts:
             "it is not active any more",
             "so" if resigned else f"it is active, in epoch {before.epoch}, or says nothing",
             kept=resigned,
+            late=True,
         )
 
-    def _expect_calm(self, name: str, after: QuorumState) -> None:
+    def _expect_calm(self, name: str, after: QuorumState, since: Mark) -> None:
         """Check that one election was enough, for as long as the cut lasts."""
         self._run.steady_view(CALM_TIMEOUTS * self._run.parameters.quorum_s)
-        self._expect_no_higher(f"{name}: some time later", after, active_controller(self._run))
+        now = active_controller(self._run)
+        self._expect_no_higher(f"{name}: some time later", after, now, since)
 
-    def _expect_no_higher(self, name: str, after: QuorumState, now: QuorumState) -> None:
+    def _expect_no_higher(
+        self, name: str, after: QuorumState, now: QuorumState, since: Mark
+    ) -> None:
         self._run.check(
             name,
             f"{after.leader} is active, in epoch {after.epoch}",
             f"{now.leader} is active, in epoch {now.epoch}",
             kept=(now.leader, now.epoch) == (after.leader, after.epoch),
-            late=True,  # who is starved is taken for gone
+            late=since,  # who is starved is taken for gone
         )
 
     def table(self) -> Table:

@@ -17,7 +17,7 @@ SLOW_S = 30.0  # beyond the lag, for a follower to be dropped on a slow machine
 
 def alone_is_enough(run: Run) -> None:
     """Min ISR 1: acknowledged on one copy. That one dies: offline, and nothing is lost."""
-    sides, client = cut_followers(run)
+    sides, client, _ = cut_followers(run)
     leader, *others = run.replicas[PARTITION]
     expect_acknowledged(run, client)
     run.fault("KILL", leader)
@@ -34,7 +34,7 @@ def alone_is_enough(run: Run) -> None:
 
 def alone_is_too_few(run: Run) -> None:
     """Min ISR 2: nothing is acknowledged, and every refusal is certain."""
-    sides, client = cut_followers(run)
+    sides, client, dropped = cut_followers(run)
     leader, *others = run.replicas[PARTITION]
     count = run.parameters.count
     acknowledged, refused = tally(client.send(PARTITION) for _ in range(count))
@@ -43,6 +43,7 @@ def alone_is_too_few(run: Run) -> None:
         f"none acknowledged, {count} refused for want of replicas",
         f"{acknowledged} acknowledged, {refused} refused for want of replicas",
         kept=acknowledged == 0 and refused == count,
+        given=dropped or acknowledged > 0,  # cut off it can acknowledge nothing, in sync or not
     )
     sides.heal()
     run.expect("healed", {PARTITION: want(leader, (leader, *others))}, AGAIN_S)
@@ -52,7 +53,7 @@ def alone_is_too_few(run: Run) -> None:
 
 def alone_and_replaced(run: Run) -> None:
     """Control: who lacks what the leader took alone may lead; all of that is lost."""
-    sides, client = cut_followers(run)
+    sides, client, _ = cut_followers(run)
     leader, *others = run.replicas[PARTITION]
     expect_acknowledged(run, client)
     run.fault("KILL", leader)
@@ -67,8 +68,8 @@ def alone_and_replaced(run: Run) -> None:
     run.lost_expected = run.parameters.count + 1  # with the one that had them dropped
 
 
-def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
-    """Cut the leader from its followers until it is alone in sync; a client that reaches all."""
+def cut_followers(run: Run) -> tuple[Sides, RawProducer, bool]:
+    """Cut the leader from its followers; a client that reaches all, and whether it is alone now."""
     # Below min ISR nothing is committed, so the answer is only that time is over.
     lag_s, min_isr = run.parameters.lag_s, run.parameters.min_isr
     patience_ms = int(1000 * (lag_s + SLOW_S if min_isr == 1 else 2 * lag_s))
@@ -80,7 +81,7 @@ def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
     # Who lacks nothing is in sync, however long ago it was heard of.
     posted = client.post(PARTITION)
     alone = {PARTITION: want(leader, [leader])}
-    run.expect("the followers are dropped", alone, lag_s + SLOW_S)
+    dropped = run.expect("the followers are dropped", alone, lag_s + SLOW_S)
     outcome = client.take() if posted is None else posted
     kept = isinstance(outcome, Acknowledged if min_isr == 1 else Unknown)
     run.check(
@@ -88,15 +89,17 @@ def cut_followers(run: Run) -> tuple[Sides, RawProducer]:
         "acknowledged" if min_isr == 1 else "in doubt",
         outcome.KIND,
         kept=kept,
+        given=dropped,
     )
-    return sides, client
+    return sides, client, dropped
 
 
 def expect_acknowledged(run: Run, client: RawProducer) -> None:
     """Check that the leader acknowledges events that only it has."""
     count = run.parameters.count
     acknowledged = acknowledge(run, client, PARTITION, count)
-    run.check("acknowledged on one copy", str(count), str(acknowledged), kept=acknowledged == count)
+    name, kept = "acknowledged on one copy", acknowledged == count
+    run.check(name, str(count), str(acknowledged), kept=kept, late=True)
 
 
 SCENARIO = Scenario(

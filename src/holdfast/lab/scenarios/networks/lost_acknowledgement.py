@@ -57,6 +57,7 @@ def without_retries(run: Run, sides: Sides, side: Side) -> None:
         "in doubt, as the client says",
         "so" if told else "not so",
         kept=told,
+        late=True,
     )
     run.must_flow(raw)
 

@@ -127,13 +127,13 @@ def split(run: Run) -> Cut:
     sides.look_past(leader)
     epoch = run.view.partitions[PARTITION].leader_epoch
     begin_ms = sides.isolate(leader)
-    run.expect(
+    replaced = run.expect(
         f"{leader} is cut off: another one leads",
         {PARTITION: want(others[0], others)},
         run.parameters.noticed_s,
     )
     replaced_ms = time.monotonic() * 1000
-    expect_two_leaders(run, sides, leader, epoch)
+    expect_two_leaders(run, sides, leader, epoch, given=replaced)
     producer, reader = clients or start_far(run, far)
     run.expect_flow(producer, "the others go on", SETTLE_S)
     expect_consumed(run, reader, "on the others' side")
@@ -143,7 +143,7 @@ def split(run: Run) -> Cut:
     # Healed, the old leader goes on until it hears of the new one: that would not be in the copy.
     beside.signal(signal.SIGSTOP)
     copied = copy_log(run, leader)
-    expect_two_leaders(run, sides, leader, epoch)
+    expect_two_leaders(run, sides, leader, epoch, given=replaced)
     heal_ms = sides.heal()
     sides.look_again(leader)
     run.expect(
@@ -188,8 +188,11 @@ def start_far(run: Run, far: Side) -> tuple[Worker, Worker]:
     return producer, reader
 
 
-def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int) -> None:
-    """Check that the cut leader still says that it leads, and the others follow a later one."""
+def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int, *, given: bool) -> None:
+    """Check that the cut leader still says that it leads, and the others follow a later one.
+
+    `given`: whether another one was seen to lead. If not, it may only do so later.
+    """
     own, theirs = sides.believes(leader, PARTITION), run.view.partitions[PARTITION]
     run.check(
         "who leads, as each side says",
@@ -199,6 +202,7 @@ def expect_two_leaders(run: Run, sides: Sides, leader: int, epoch: int) -> None:
         kept=(own.leader, own.leader_epoch) == (leader, epoch)
         and theirs.leader != leader
         and theirs.leader_epoch > epoch,
+        given=given or (own.leader, own.leader_epoch) != (leader, epoch),
     )
 
 
