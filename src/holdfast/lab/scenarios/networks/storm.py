@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 
 from holdfast.cluster import ClusterError
+from holdfast.cluster.layout import EMBEDDED
 from holdfast.lab.parameters import SHORT_LAG, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
@@ -42,6 +43,7 @@ SHOWN_MAX = 200
 # For a node to leave in order. Without an active controller one of Apache Kafka takes five minutes:
 # it is killed, or the whole timetable would wait for it, and with it what ends the other faults.
 LEAVE_S = 45.0
+STAYED = f"{Deed.LEAVE.value}, and killed: it had not in {LEAVE_S:g} s"
 LOOK_S = 1.0
 PEACE_S = 2.0  # before the control's cut
 
@@ -57,6 +59,7 @@ class Timetable:
         self._begin_s = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
+        self.stayed: list[int] = []  # nodes that were told to leave, and had to be killed
 
     def at(self, at_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._due, (at_s, next(self._order), act))
@@ -78,7 +81,11 @@ class Timetable:
 def leave(
     run: Run, times: Timetable, node: int, start: Callable[[int], None]
 ) -> Callable[[], None]:
-    """Tell a node to leave; return what starts it once it has gone, and keeps nobody waiting."""
+    """Tell a node to leave; return what starts it once it has gone, and keeps nobody waiting.
+
+    One that stays is killed. That is a failed check of a node of ours, unless no controller was
+    there to let it go.
+    """
     run.observer.avoid(node)
     run.record_fault("TERM", node)
     run.cluster.kill(node, "TERM", wait=False)
@@ -91,7 +98,12 @@ def leave(
             times.at(times.now() + LOOK_S, look)
             return
         else:
-            run.record_fault("KILL", node)
+            times.stayed.append(node)
+            if run.parameters.engine == EMBEDDED and run.cluster.quorum() is not None:
+                seen = "it runs, and is killed"
+                name, wanted = f"{node} is told to leave", f"it has ended in {LEAVE_S:g} s"
+                run.check(name, wanted, seen, kept=False, late=True)
+            run.record_fault("KILL", node, f"told to leave, and still there after {LEAVE_S:g} s")
             with suppress(ClusterError):  # it has gone just now
                 run.cluster.kill(node, "KILL")
         start(node)
@@ -111,6 +123,14 @@ class Storm:
         self.passed_over: Counter[str] = Counter()
         self.rows: list[list[str]] = []
         self.dropped = 0  # packets, by what was cut or lossy
+
+    @property
+    def counts(self) -> list[tuple[str, int, int]]:
+        """What was done and passed over, by kind; who had to be killed has not left."""
+        stayed = len(self._times.stayed)
+        done = self.done - Counter({Deed.LEAVE.value: stayed})
+        kinds = [(kind, done[kind], self.passed_over[kind]) for kind in map(str, Deed)]
+        return [*kinds, *([(STAYED, stayed, 0)] if stayed else [])]
 
     @property
     def cuts(self) -> int:
@@ -260,12 +280,11 @@ def steps(run: Run) -> None:
 
 
 def tables(storm: Storm, seed: int) -> list[Table]:
-    kinds = [deed.value for deed in Deed]
     return [
         Table(
             title=f"The storm of seed {seed}, by kind",
             header=["a node is", "done", "passed over"],
-            rows=[[kind, str(storm.done[kind]), str(storm.passed_over[kind])] for kind in kinds],
+            rows=[[kind, str(done), str(passed)] for kind, done, passed in storm.counts],
             note="Passed over: what an earlier fault stood in the way of. "
             f"Cuts and lossy links have dropped {storm.dropped:,} packets.",
         ),
