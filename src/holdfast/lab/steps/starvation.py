@@ -167,7 +167,8 @@ def name_of(called: str, pid: int) -> str:
     if "--process" in words[:-1]:  # a client of the run
         return words[words.index("--process") + 1]
     module = words[words.index("-m") + 1].rpartition(".")[2] if "-m" in words[:-1] else ""
-    return f"{module or words[0].rpartition('/')[2]} (process {pid})"
+    program = next((word for word in words if word.endswith(".py")), words[0])
+    return f"{module or program.rpartition('/')[2]} (process {pid})"
 
 
 def waited(pid: int, proc: Path = Path("/proc")) -> dict[int, int]:
