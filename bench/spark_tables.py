@@ -30,9 +30,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from engines import ROOT, STEADY, Holdfast, machine
-from holdfast.cluster.process_trees import below, command
 from holdfast.lab import postgresql
 from holdfast.lab.pipelines.postgresql_server import PostgresqlServer
+from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.pipelines import write
 from holdfast.pipelines.session import local_session
 from spark import PARTITIONS, fill

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sql
 
-from holdfast.cluster.process_trees import is_alive
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
 from holdfast.lab.guard import MARK, marked
@@ -25,6 +24,7 @@ from holdfast.lab.pipelines import pipeline as pipeline_module
 from holdfast.lab.pipelines.driver_process import DriverProcess
 from holdfast.lab.pipelines.pipeline import NOTHING_ELSE, ONCE, WHOLE, Pipeline
 from holdfast.lab.pipelines.plain_log import Row
+from holdfast.lab.pipelines.process_trees import is_alive
 from holdfast.lab.pipelines.tables import FilesTable, SqlTable, compare
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import SCENARIOS, load_scenario

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.cluster.process_trees import below, command
 from holdfast.lab.pipelines.driver_words import lasts_s, lost_tasks
+from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.lab.workload_processes import Lines, Process
 
 MODULE = "holdfast.pipelines.proving.copying"

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.cluster.process_trees import below, is_alive
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
+from holdfast.lab.pipelines.process_trees import below, is_alive
 from holdfast.lab.pipelines.tables import refuse_without_spark
 
 TIMEOUT_S = 120.0

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.cluster.process_trees import below, command
 from holdfast.lab.pipelines.driver_words import lasts_s, lost_tasks
+from holdfast.lab.pipelines.process_trees import below, command
 from holdfast.lab.soak.stateful_campaigns import Life, ProofError
 
 WAIT_S_MAX = 600.0  # for whatever a driver has to come to; the machine may be busy

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from holdfast.cluster import ClusterError
 from holdfast.cluster.any_cluster import Cluster
-from holdfast.cluster.process_trees import below, command
+from holdfast.lab.pipelines.process_trees import below, command
 
 LOOK_S = 1.0
 # Of the time between two looks. A busy machine lets nodes wait half of the time for minutes, and
