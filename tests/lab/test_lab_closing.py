@@ -8,6 +8,7 @@ is met once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.clients.replica_files import StoredReplica, stored_replica
 from holdfast.clients.workload.payload import digest_of, value_for
 from holdfast.clients.workload.recorder import Recorder
+from holdfast.judge.checker import judge
 from holdfast.judge.history import (
     Acknowledged,
     Event,
@@ -27,6 +29,8 @@ from holdfast.judge.history import (
     Unknown,
     read_events,
 )
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 from holdfast.lab.steps import closing
@@ -56,6 +60,7 @@ class End:
         self.ended = set[int]()
         self.failed: list[str] = []
         self.reader_fails = False
+        self.reader_fails_for = ""
         self.read = HistoryTail(folder / "nowhere")
         self.waits = 0  # in vain
         self.while_waiting: Callable[[], object] = lambda: None
@@ -124,10 +129,10 @@ class End:
     def note(self, _text: str) -> None:
         pass
 
-    def start_reader(self, _name: str, **_settings: object) -> Any:
+    def start_reader(self, _name: str, **settings: object) -> Any:
         def wait(_seconds: float) -> None:
             self.while_reading()
-            if self.reader_fails:
+            if self.reader_fails or settings["topic"] == self.reader_fails_for:
                 raise LabError("it ended with 1")
 
         return SimpleNamespace(wait=wait, tail=self.read)
@@ -337,11 +342,7 @@ def test_what_the_replicas_hold_is_written_down_also_where_the_read_has_no_end(e
 def test_every_replica_is_written_down_on_whatever_disk_it_is(end: End) -> None:
     end.write(0, 3)
     end.write(1, 3, disk="b")
-    path = end.folder / "replicas.jsonl"
-    with Recorder(path, "replicas") as recorder:
-        closing.note_replicas(end.as_run, recorder, "t")
-    with path.open("rb") as file:
-        events = list(read_events(file))
+    events = noted(end)
     assert [(one.node, one.begin, one.end) for one in events if isinstance(one, Replica)] == [
         (0, 0, 3),
         (1, 0, 3),
@@ -355,18 +356,84 @@ def test_a_replica_whose_files_are_damaged_or_gone_is_a_failed_check(end: End) -
     data = bytearray(file.read_bytes())
     data[16] = 7  # no batch has this magic
     file.write_bytes(data + file.read_bytes())
-    with Recorder(end.folder / "replicas.jsonl", "replicas") as recorder:
-        closing.note_replicas(end.as_run, recorder, "t")
+    closing.note_replicas(end.as_run, "t")
     assert end.failed == ["t-0, files of 0", "t-0, files of 1"]
 
 
 def noted(end: End) -> list[Event]:
     """Write down what the replicas hold; return all of it."""
-    path = end.folder / "replicas.jsonl"
-    with Recorder(path, "replicas") as recorder:
-        closing.note_replicas(end.as_run, recorder, "t")
+    closing.note_replicas(end.as_run, "t")
+    (path,) = history_files(end.history)
     with path.open("rb") as file:
         return list(read_events(file))
+
+
+@pytest.mark.parametrize(
+    "problem", [KeyboardInterrupt(), OSError(ENOSPC, "No space left on device")], ids=["^C", "full"]
+)
+def test_half_of_what_replicas_hold_is_no_statement(
+    end: End, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    """Goal: a run that dies while they are written down has not seen them differ.
+
+    Method: whatever was handed to the kernel is judged, at each line, and once it has ended there.
+    Seen to fail: up to 3,516 offsets "diverged" behind Ctrl-C, and in a run that still went on.
+    """
+    end.write(0, 3)
+    end.write(1, 3)
+    record = Recorder.record
+    written = 0
+
+    def diverged() -> int:
+        events = [*events_of(history_files(end.history))]
+        return judge(events).judgement.count(Anomaly.DIVERGED)
+
+    def recorded(recorder: Recorder, kind: type[Event], **values: Any) -> Event:
+        nonlocal written
+        event = record(recorder, kind, **values)
+        recorder.flush()
+        assert not diverged()
+        written += 1
+        if written == 3:  # the other replica's extent, and not its batch
+            raise problem
+        return event
+
+    monkeypatch.setattr(Recorder, "record", recorded)
+    with pytest.raises(type(problem)):
+        closing.note_replicas(end.as_run, "t")
+    assert not diverged()
+    monkeypatch.undo()
+    assert sum(isinstance(each, Replica) for each in noted(end)) == 2
+
+
+def test_what_replicas_of_one_topic_hold_stands_whatever_becomes_of_the_next(end: End) -> None:
+    end.write(0, 3)
+    end.write(1, 3)
+    end.placement["u"] = {0: (1, 0)}
+    end.reader_fails_for = "u"
+    with pytest.raises(LabError, match="of u to its end"):
+        closing.conclude(end.as_run)
+    found = [each for each in events_of(history_files(end.history)) if isinstance(each, Replica)]
+    assert [(each.topic, each.node) for each in found] == [("t", 0), ("t", 1)]
+
+
+def test_who_interrupts_the_last_read_waits_for_no_replica(
+    end: End, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: Ctrl-C ends a run, and nothing that fails behind it takes its place."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def fail(*_: object) -> None:
+        raise LabError("nobody says who holds it")
+
+    end.write(0, 3)
+    end.write(1, 3)
+    end.while_reading = interrupt
+    monkeypatch.setattr(closing, "note_replicas", fail)
+    with pytest.raises(KeyboardInterrupt):
+        closing.conclude(end.as_run)
 
 
 def test_replicas_that_compact_are_written_down_record_by_record(end: End) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from holdfast.clients.blocking_driver import NoLeaderError
 from holdfast.clients.replica_files import stored_replica
-from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Event, Replica, ReplicaBatch, read_events
+from holdfast.judge.history import Event, Replica, ReplicaBatch
+from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps import closing
@@ -110,8 +110,7 @@ class Told:
         return SimpleNamespace(wait=wait, tail=self.read)
 
     def events(self) -> list[Event]:
-        with (self.history / "replicas.jsonl").open("rb") as file:
-            return list(read_events(file))
+        return list(events_of(history_files(self.history)))
 
     @property
     def as_run(self) -> Run:
@@ -290,8 +289,7 @@ def test_files_that_are_gone_or_damaged_are_told(run: Told) -> None:
     data = bytearray(file.read_bytes())
     data[16] = 7  # no batch has this magic
     file.write_bytes(data + file.read_bytes())
-    with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
-        closing.note_replicas(run.as_run, recorder, "t")
+    closing.note_replicas(run.as_run, "t")
     damaged, gone = run.said[1:]
     assert damaged[:2] == ("t-0, files of 0", "whole")
     assert str(file) in damaged[2]

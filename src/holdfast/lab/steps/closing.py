@@ -35,6 +35,7 @@ from holdfast.wire.well_known import LATEST
 
 FINAL_READ_S = 40.0
 LOOK_S = 10.0  # for files to be whole that nodes still write
+HALF = ".half"  # of a file that is no history yet
 READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
 
 
@@ -44,16 +45,18 @@ def conclude(run: Run) -> None:
     LabError: a log could not be read to its end. What is there by then is in the history.
     """
     run.stop_workers()
-    with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
-        for topic in run.placement:
-            told = run.ends_told
-            ends = settled_ends(run, topic) if told is None else told(topic)
-            check_placement(run, topic)
-            try:
-                final_read(run, topic, ends)
-            finally:  # replicas that differ are broken, whatever became of the read
-                if told is None:
-                    note_replicas(run, recorder, topic)
+    for topic in run.placement:
+        told = run.ends_told
+        ends = settled_ends(run, topic) if told is None else told(topic)
+        check_placement(run, topic)
+        try:
+            final_read(run, topic, ends)
+        except Exception:  # replicas that differ are broken, whatever became of the read
+            if told is None:
+                note_replicas(run, topic)
+            raise
+        if told is None:
+            note_replicas(run, topic)
     expect_running(run, "at the end", only_failed=True)
 
 
@@ -238,11 +241,23 @@ def high_watermark(run: Run, topic: str, partition: int) -> int:
     return -1 if found.error_code else int(found.offset)
 
 
-def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
-    """Write what every replica holds into the history."""
-    for partition, nodes in replicas_of(run, topic).items():
-        for node in nodes:
-            _note_replica(run, recorder, node, partition, topic)
+def note_replicas(run: Run, topic: str) -> None:
+    """Write what every replica of a topic holds into the history: all of that, or nothing.
+
+    Half of it would say that replicas differ. So it is no part of the history before it is whole,
+    whatever ends the run meanwhile, and whoever judges a run that still goes on.
+    """
+    own = topic == run.topic
+    whole = run.history / ("replicas.jsonl" if own else f"replicas-{topic}.jsonl")
+    half = whole.with_suffix(HALF)
+    try:
+        with Recorder(half, "replicas") as recorder:
+            for partition, nodes in replicas_of(run, topic).items():
+                for node in nodes:
+                    _note_replica(run, recorder, node, partition, topic)
+        half.rename(whole)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def end_of(
