@@ -6,9 +6,10 @@ Method: views as brokers would give them, one after the other; what the observer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +18,11 @@ from holdfast.cluster.probe import PartitionState
 from holdfast.judge.checker import judge
 from holdfast.judge.history import LeaderChange, LeaderClaim, read_events
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab import group_observer
+from holdfast.lab.group_observer import GroupObserver
 from holdfast.lab.isr_observer import Observer, View
+from holdfast.lab.parameters import LabError
+from holdfast.lab.run import Run
 
 
 class Watched:
@@ -128,3 +133,62 @@ def test_one_that_is_cut_off_is_asked_alone_until_it_says_what_the_others_say(
     observer._listen(1)
     assert not observer._claims
     assert watched.claims() == [5, 6]
+
+
+class Full:
+    """A disk that has no room."""
+
+    def write(self, _data: object) -> int:
+        raise OSError(ENOSPC, "No space left on device")
+
+    def close(self) -> None: ...
+
+
+def test_an_observer_that_has_ended_says_so_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a view that stands still fails no check. Method: the disk is full for one write.
+
+    Seen to fail: the thread ended without a word, and each later check "not late", so broken.
+    """
+    state = PartitionState(leader=0, leader_epoch=1, replicas=(0,), isr=(0,), offline=(), error=0)
+    answer = SimpleNamespace(brokers={1: ("h", 1)}, topics={"t": {0: state}})
+    monkeypatch.setattr("holdfast.lab.isr_observer.ask", lambda *_, **__: answer)
+    observer = Watched(tmp_path).observer
+    observer._recorder._file.close()
+    monkeypatch.setattr(observer._recorder, "_file", Full())
+    observer.refuse_ended()
+    observer.start()
+    observer._thread.join(30)
+    run = cast("Any", Run.__new__(Run))
+    run._observer, run.relied_on, run._workers, run.checks = observer, [observer], [], []
+    run.cluster = SimpleNamespace(refuse_broken_network=lambda: None)
+    never: list[bool] = []
+    for seen in (
+        observer.refuse_ended,
+        observer.stop,
+        lambda: run.wait("a leader", lambda: never, 30.0),
+        lambda: run.check("a leader", "0", "none", kept=False),
+        lambda: run.expect("at the end", {}, 30.0),
+    ):
+        with pytest.raises(LabError, match=r"the observer of t ended early: .*No space left"):
+            seen()
+    assert not run.checks
+
+
+def test_a_group_s_observer_that_has_ended_says_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: that nobody looks at what a group has committed is no fault of its coordinator."""
+
+    def fail(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(group_observer, "committed", fail)
+    monkeypatch.setattr(group_observer, "POLL_S", 0.0)
+    observer = GroupObserver("127.0.0.1:1", "g", "t", range(1), tmp_path)
+    observer.start()
+    observer._thread.join(30)
+    for seen in (observer.refuse_ended, observer.stop):
+        with pytest.raises(LabError, match=r"the observer of g ended early: .*No space left"):
+            seen()

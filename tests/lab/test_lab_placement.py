@@ -31,6 +31,7 @@ class Placed:
         self.history: Any = None
         self._changed: Any = None
         self._reached: Any = None
+        self.relied_on: list[Any] = []
         states = {p: SimpleNamespace(replicas=nodes) for p, nodes in replicas.items()}
         self.cluster = SimpleNamespace(partitions=lambda _topic: states)
 

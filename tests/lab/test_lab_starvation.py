@@ -106,6 +106,7 @@ def test_what_had_failed_before_nodes_were_starved_is_not_excused() -> None:
     kept: list[Check] = []
     run: Any = SimpleNamespace(
         cluster=SimpleNamespace(refuse_broken_network=lambda: None),
+        relied_on=[],
         starvation=starvation,
         checks=kept,
         record_check=kept.append,
@@ -133,6 +134,7 @@ def test_starvation_that_was_overcome_excuses_nothing_more() -> None:
         foretold=None,
         say=lambda _line: None,
         cluster=SimpleNamespace(refuse_broken_network=lambda: None),
+        relied_on=[],
     )
     starve(starvation._waits, int(SECONDS_MAX))
     Run.check(run, "one leads", "so", "not so", kept=False, late=True)

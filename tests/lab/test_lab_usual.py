@@ -166,6 +166,7 @@ def test_a_client_that_ends_early_does_not_make_another_one_s_silence_a_broken_p
     run: Any = object.__new__(Run)
     run.checks = []
     run.cluster = SimpleNamespace(refuse_broken_network=lambda: None)
+    run.relied_on = []
     run._workers = [SimpleNamespace(raise_if_dead=ended)]
     tail = SimpleNamespace(acknowledged_ms={})
     tail.poll = lambda: tail

@@ -64,6 +64,7 @@ class Group:
             silence_ms=float(max(self.session_ms, int(str(self._flags["max_poll_ms"])))),
         )
         self._observer.start()
+        run.relied_on.append(self._observer)
         run.end_with_clients(self._observer.stop)
 
     # -- members ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ It is no member and owns nothing: what it is told must be what an owner, or an o
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 from holdfast.clients.blocking_driver import Driver, DriverError
@@ -14,18 +13,20 @@ from holdfast.clients.group_descriptions import committed
 from holdfast.clients.workload.group_diary import now_ms
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.groups.history import CommittedSeen
+from holdfast.lab.isr_observer import Watcher
 from holdfast.wire.administration import AdminError
 
 POLL_S = 0.5
 ASK_S = 2.0
 
 
-class GroupObserver:
-    """A thread of its own from `start` to `stop`."""
+class GroupObserver(Watcher):
+    """What a group has committed."""
 
     def __init__(
         self, bootstrap: str, group: str, topic: str, partitions: range, history: Path
     ) -> None:
+        super().__init__(f"observer of {group}")
         self._driver = Driver(bootstrap, f"{group}-observer", timeout_s=ASK_S)
         self._coordinators = Coordinators(self._driver, patience_s=0.0)
         self._group = group
@@ -33,19 +34,12 @@ class GroupObserver:
         self._partitions = partitions
         self._recorder = Recorder(history / f"{group}-observer.jsonl", f"{group}-observer")
         self.looked_ms = -1.0  # when the last look began that was answered
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{group}-observer", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+    def _close(self) -> None:
         self._driver.close()
         self._recorder.close()
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         while not self._stopping.wait(POLL_S):
             self._look()
 

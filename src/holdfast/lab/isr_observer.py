@@ -18,6 +18,7 @@ from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.probe import PartitionState, ask
 from holdfast.judge.history import IsrChange, LeaderChange, LeaderClaim
+from holdfast.lab.parameters import LabError
 
 POLL_S = 0.05
 ASK_S = 1.0
@@ -35,8 +36,52 @@ class View:
 NOTHING_SEEN = View({}, frozenset(), -1)
 
 
-class Observer:
-    """A thread of its own from `start` to `stop`; `view` may be read at any time."""
+class Watcher:
+    """A thread of its own from `start` to `stop`. Whoever relies on it asks whether it has ended.
+
+    What it watches stands still then, and so does all that is expected of it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it. LabError: it had ended before, by itself."""
+        self._stopping.set()
+        self._thread.join()
+        try:
+            self._close()
+        finally:
+            self.refuse_ended()
+
+    def refuse_ended(self) -> None:
+        """LabError: it has ended by itself, and what it showed says nothing any more."""
+        if self._failure is not None:
+            text = f"the {self._thread.name} ended early: {self._failure!r}"
+            raise LabError(text) from self._failure
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # noqa: BLE001 - whoever relies on it raises it again
+            self._failure = error
+
+    def _watch(self) -> None:
+        """Look until `_stopping` is set."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Let go of what it looks and writes with."""
+        raise NotImplementedError
+
+
+class Observer(Watcher):
+    """What a topic looks like; `view` may be read at any time."""
 
     def __init__(
         self,
@@ -46,6 +91,7 @@ class Observer:
         changed: Callable[[LeaderChange | IsrChange | LeaderClaim], None],
     ) -> None:
         """`changed` is called in the observer's thread."""
+        super().__init__(f"observer of {topic}")
         self._addresses = {node.id: node.watch_address for node in cluster.record.brokers}
         self._topic = topic
         self._recorder = Recorder(history, "observer")
@@ -57,16 +103,9 @@ class Observer:
         # down may begin with an older view.
         self._shown: dict[int, dict[int, int]] = {}
         self._asked = next(iter(self._addresses))
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self.view = NOTHING_SEEN
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+    def _close(self) -> None:
         self._recorder.close()
 
     def avoid(self, node: int) -> None:
@@ -85,7 +124,7 @@ class Observer:
         self._shown.pop(node, None)
         self.avoided.discard(node)
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         while not self._stopping.wait(POLL_S):
             view = self.look()
             if view is not None:

@@ -25,12 +25,12 @@ from holdfast.judge.history import Fault, IsrChange, LeaderChange, LeaderClaim, 
 from holdfast.judge.timeline import DISK, HURTS, UP_ACTIONS
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
-from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
+from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View, Watcher
 from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.parameters import TOPIC, LabError, NotInTimeError, Parameters, refuse_if, words_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
-from holdfast.lab.steps.mishaps import asking, refuse_broken_network, refuse_dead, wait_signalled
+from holdfast.lab.steps.mishaps import asking, refuse_blind, refuse_dead, wait_signalled
 from holdfast.lab.steps.starvation import Mark, Starvation
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload_processes import Process, Worker
@@ -60,6 +60,7 @@ class Run:
         self.left: list[str] = []  # of what was done, what could not be undone
         self.history = directory / HISTORY
         self.checks: list[Check] = []
+        self.relied_on: list[Watcher] = []  # whose end by itself is a mishap
         self.tables: list[Table] = []  # of what the steps have measured, for the report
         self.told: list[str] = []  # for the verdict, beside checks
         self.foretold: str | None = None  # checks with these words in their names must fail
@@ -212,7 +213,7 @@ class Run:
         `given`: whether what it rests on has come. If that was only late, so is this.
         """
         if not kept:
-            refuse_broken_network(self)
+            refuse_blind(self)
         elif late is True:
             self.starvation.overcome()
         is_late = not kept and self.starvation.excuses(late)  # what comes later excuses nothing
@@ -275,6 +276,7 @@ class Run:
             self.cluster, self.topic, self.history / "observer.jsonl", self._changed
         )
         self._observer.start()
+        self.relied_on.append(self._observer)
         settings = ", ".join(f"{key}={value}" for key, value in wanted.items())
         self.note(f"topic {self.topic}: replicas {lists_text(assignment)}; {settings}")
         if not self._reached(preferred(assignment), SETTLE_S):
@@ -510,7 +512,7 @@ class Run:
 
     def _refuse_mishaps(self) -> None:
         """LabError: something that the run needs, and that is not under test, has ended."""
-        refuse_broken_network(self)
+        refuse_blind(self)
         for worker in self._workers:
             worker.raise_if_dead()
 

@@ -14,6 +14,7 @@ from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab.isr_observer import Watcher
 from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Check
 from holdfast.lab.workload_processes import GaveUpError
@@ -29,6 +30,7 @@ class Run(Protocol):
     checks: list[Check]
     cluster: Cluster
     ended: set[int]
+    relied_on: list[Watcher]
 
     def wait(self, what: str, condition: Callable[[], T | None], bound_s: float) -> T:
         """Wait until a condition returns something true."""
@@ -78,12 +80,17 @@ def asking(otherwise: str) -> Iterator[None]:
         raise LabError(f"{otherwise}: {error}") from error
 
 
-def refuse_broken_network(run: Run) -> None:
-    """LabError: the run's own network has ended: what the cluster does then is no fault of its."""
+def refuse_blind(run: Run) -> None:
+    """LabError: what the run stands in, or sees with, has ended.
+
+    What the cluster does without its network is no fault of its, and what nobody sees is none.
+    """
     try:
         run.cluster.refuse_broken_network()
     except ClusterError as error:
         raise LabError(str(error)) from error
+    for watcher in run.relied_on:
+        watcher.refuse_ended()
 
 
 def refuse_dead(run: Run, node: int) -> None:
