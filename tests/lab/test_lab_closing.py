@@ -22,7 +22,10 @@ from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.checker import judge
 from holdfast.judge.history import (
     Acknowledged,
+    Delivered,
     Event,
+    Fault,
+    Position,
     Replica,
     ReplicaBatch,
     ReplicaRecord,
@@ -36,6 +39,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.steps import closing
 from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, assign, build_batch
+from holdfast.wire.messages.fetch import FetchRequest
 from holdfast.wire.messages.list_offsets import ListOffsetsRequest
 
 
@@ -55,7 +59,9 @@ class End:
         self.while_reading: Callable[[], object] = lambda: None
         self.killed = 0
         self.told = {0: 3}  # by leaders
-        self.driver = SimpleNamespace(leader=self._leader, send=self._ends)
+        self.driver = SimpleNamespace(leader=self._leader, send=self._ends, peer=self._peer)
+        self.handed_out: dict[int, bytes] = {}  # by offset
+        self.read_path = folder / "read"
         self.seen: list[str] = []  # in failed checks
         self.ended = set[int]()
         self.failed: list[str] = []
@@ -101,6 +107,17 @@ class End:
         found = SimpleNamespace(error_code=6 if end < 0 else 0, offset=abs(end))
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[found])])
 
+    def _peer(self, node: int) -> Any:
+        assert node == 1
+
+        def send(request: FetchRequest, *, version: int) -> Any:
+            assert version == 12  # the topic is named
+            ((asked,),) = (topic.partitions for topic in request.topics)
+            found = SimpleNamespace(error_code=0, records=self.handed_out.get(asked.fetch_offset))
+            return SimpleNamespace(responses=[SimpleNamespace(partitions=[found])])
+
+        return SimpleNamespace(send=send, version_of=lambda _kind: 17)
+
     def wait(self, what: str, condition: Callable[[], Any], _seconds: float) -> Any:
         found = condition()
         if not found:
@@ -135,7 +152,7 @@ class End:
             if self.reader_fails or settings["topic"] == self.reader_fails_for:
                 raise LabError("it ended with 1")
 
-        return SimpleNamespace(wait=wait, tail=self.read)
+        return SimpleNamespace(wait=wait, tail=self.read, history=self.read_path)
 
     @property
     def as_run(self) -> Run:
@@ -255,6 +272,35 @@ def test_an_end_that_no_leader_tells_is_a_failed_check(
     assert (end.failed, end.seen) == (([], []) if seen is None else (failed, [seen]))
 
 
+@pytest.mark.parametrize(
+    ("damage", "reads_at", "seen"),
+    [
+        (None, 0, None),
+        (-1, 0, "t-0 at offset 0: wrong CRC"),
+        (-1, 3, None),  # who has read so far is given what follows
+        (16, 0, "t-0 at offset 0: no record batch at byte 0"),
+    ],
+    ids=["whole", "a record", "behind it", "a header"],
+)
+def test_a_last_read_that_is_given_no_records_is_a_failed_check(
+    end: End, damage: int | None, reads_at: int, seen: str | None
+) -> None:
+    """Goal: librdkafka only goes on asking, so what it was given is looked at by hand."""
+    end.reader_fails = True
+    batch = bytearray(batch_of(3))
+    if damage is not None:
+        batch[damage] ^= 5
+    end.handed_out = {0: bytes(batch)}
+    with Recorder(end.read_path, "final") as recorder:
+        recorder.record(Position, topic="t", partition=0, offset=0, reason="beginning", told=True)
+        if reads_at:
+            recorder.record(Delivered, topic="t", partition=0, offset=reads_at - 1, digest="")
+    with pytest.raises(LabError, match="to its end"):
+        closing.final_read(end.as_run, "t", {0: 3})
+    assert end.failed == ([] if seen is None else ["what brokers hand out"])
+    assert seen is None or end.seen[0].startswith(seen)
+
+
 def test_a_node_that_ends_while_all_is_read_back_is_missed(end: End) -> None:
     """Goal: who dies behind the last fault, and is missed by no reader, has broken the promise."""
     end.write(0, 3)
@@ -311,12 +357,52 @@ def test_a_file_that_is_written_meanwhile_is_looked_at_again(end: End) -> None:
     assert (end.failed, end.waits) == ([], 1)
 
 
+DAMAGED = "files of replicas, where the run broke off"
+
+
+@pytest.mark.parametrize("place", [16, -1], ids=["a header", "a record"])
+def test_a_damaged_file_is_broken_where_nothing_was_read_back(end: End, place: int) -> None:
+    """Goal: a batch with others behind it was written whole; SIGKILL and a full disk change none.
+
+    Method: one byte is another in the middle, at the end, in a cut, and on a disk that was hurt.
+    Seen to fail: such files were passed over, and of CRCs nobody asked.
+    """
+    acknowledge(end, 1, 2)
+    file = write_events(end, 0, 1)
+    write_events(end, 1, 2)
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 5
+    for behind in (b"", whole[:20], damaged if place < 0 else b""):
+        file.write_bytes(whole + behind)
+        closing.expect_kept_somewhere(end.as_run)
+    assert end.failed == []
+    end.waits = 0
+    file.write_bytes(damaged + whole)
+    closing.expect_kept_somewhere(end.as_run)
+    assert (end.failed, end.waits) == ([DAMAGED], 1)  # it may have been read as it was written
+    assert str(file) in end.seen[0]
+    end.while_waiting = lambda: file.write_bytes(whole)
+    closing.expect_kept_somewhere(end.as_run)
+    end.while_waiting = lambda: None
+    file.write_bytes(damaged)
+    file.with_name(f"{1:020d}.log").write_bytes(whole)  # the last segment is another
+    closing.expect_kept_somewhere(end.as_run)
+    assert end.failed == [DAMAGED] * 2
+    with Recorder(end.history / "lab.jsonl", "lab") as recorder:
+        recorder.record(Fault, action="DISK", node=0, detail="cut back")
+    closing.expect_kept_somewhere(end.as_run)
+    assert end.failed == [DAMAGED] * 2
+
+
 def test_nobody_is_blamed_for_what_can_not_be_read_or_was_let_go(end: End) -> None:
     acknowledge(end, 1, 2)
     file = write_events(end, 0, 1)
     whole = file.read_bytes()
-    file.write_bytes(whole[:16] + b"\7" + whole[17:] + whole)
+    file.unlink()
+    file.mkdir()
     closing.expect_kept_somewhere(end.as_run)
+    file.rmdir()
     file.write_bytes(whole)
     end.keeps_all = False
     closing.expect_kept_somewhere(end.as_run)

@@ -107,7 +107,8 @@ class Told:
             if self.reader_fails:
                 raise LabError("it ended with 1")
 
-        return SimpleNamespace(wait=wait, tail=self.read)
+        history = self.history / f"{name}.jsonl"
+        return SimpleNamespace(wait=wait, tail=self.read, history=history)
 
     def events(self) -> list[Event]:
         return list(events_of(history_files(self.history)))

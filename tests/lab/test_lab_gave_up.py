@@ -7,6 +7,7 @@ no loss of its disk. Method: made-up ends of clients, histories and offsets.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -30,7 +31,7 @@ from holdfast.lab.scenario import Part
 from holdfast.lab.scenarios.disk_full import SCENARIO, expect_written
 from holdfast.lab.soak import group_campaigns, scenario_campaigns
 from holdfast.lab.soak.campaign import not_judged
-from holdfast.lab.workload_processes import GaveUpError, Process
+from holdfast.lab.workload_processes import GaveUpError, NoRecordsError, Process
 
 GAP = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 MAIN = SCENARIO.parts[0]
@@ -140,6 +141,63 @@ def test_a_gap_breaks_the_promise_where_nothing_may_be_lost(
     assert proving._verdict([result], result.broke_off)[0] is code
     again = proving.judge_part(part, base, tmp_path / "main")
     assert again.seen_broken is (code is Exit.BROKEN)
+
+
+WRONG = "foo-1 at offset 403: wrong CRC"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("said", "code", "kind"),
+    [
+        (f"{WRONG}\n", 1, NoRecordsError),
+        (f"foo-0 at offset 7: the reader broke\n{WRONG}\n", 1, NoRecordsError),
+        ("Traceback\nfoo-0 at offset 7: the reader broke\n", 1, LabError),
+        ("consumer: the end was not reached in 40 s\n", 1, LabError),
+        (f"{WRONG}\n", GAVE_UP, GaveUpError),
+    ],
+)
+def test_a_reader_that_was_given_no_records_says_so_however_it_is_missed(
+    tmp_path: Path, said: str, code: int, kind: type[LabError]
+) -> None:
+    """Method: a process that ends as a raw reader does; a wait, a stop, and the end of clients."""
+    (tmp_path / "ends.py").write_text(f"import sys; sys.stderr.write({said!r}); sys.exit({code})")
+    environment = {"PYTHONPATH": str(tmp_path)}
+    ended = Process("raw-reader", "ends", [], tmp_path / "said", environment)
+    ended._process.wait(30)
+    run = cast("Any", Run.__new__(Run))
+    run._workers, run._clients = [ended], ExitStack()
+    for end in (ended.raise_if_dead, lambda: Run.stop_workers(run), ended.stop):
+        with pytest.raises(LabError) as seen:
+            end()
+        assert seen.type is kind
+    Run.stop_workers(run)  # its end has been told, and nobody waits for it any more
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_brokers_that_hand_out_no_records_break_every_promise(
+    tmp_path: Path, wrapped: bool
+) -> None:
+    """Goal: not "could not be made", which is repeated; nor may any setting allow it.
+
+    Method: a run without a cluster; whoever waited for the reader says so in its own words, or not.
+    """
+
+    def steps(_run: Run) -> None:
+        given = NoRecordsError(f"the process raw-reader ended early: {WRONG}")
+        if wrapped:
+            raise LabError("the last read can't be had") from given
+        raise given
+
+    base = Parameters(unclean=True, acks="1")
+    write_manifest(tmp_path, "proof", scenario="x", parameters={}, parts=["main"], command="x")
+    part = Part(name="main", title="Main", steps=steps)
+    result = proving._run_part(part, base, tmp_path / "main", lambda _line: None, NoCluster)
+    assert proving._verdict([result], result.broke_off)[0] is Exit.BROKEN
+    (check,) = proving.judge_part(part, base, tmp_path / "main").checks
+    assert (check.name, check.kept, check.late) == ("what brokers hand out", False, False)
+    assert WRONG in check.seen
 
 
 class NoCluster(Run):

@@ -601,3 +601,4 @@ class Run:
         for worker in self._workers:
             if worker.running:
                 worker.stop()
+            worker.raise_if_dead()  # before it was asked to

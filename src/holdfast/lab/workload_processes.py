@@ -7,6 +7,7 @@ wants to know how a workload fares reads the same lines as the judge does later.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from holdfast.lab.parameters import LabError
 
 READ_BYTES = 1 << 20
 STOP_S = 60.0
+# What `raw_consumer` says of bytes that it can't read. Whatever else ends it has other words.
+NO_RECORDS = re.compile(r"^\S+-\d+ at offset \d+: (?!the reader broke$)", re.MULTILINE)
 
 
 class GaveUpError(LabError):
@@ -38,6 +41,10 @@ class GaveUpError(LabError):
 
     Its promise is broken, unless the settings allow that something is lost.
     """
+
+
+class NoRecordsError(LabError):
+    """A reader was given bytes that are no records: no mishap of its own, and allowed nowhere."""
 
 
 class Lines:
@@ -146,8 +153,7 @@ class Process:
     def raise_if_dead(self) -> None:
         """LabError: it ended although nobody has asked it to, or waited for it."""
         if not self._ending and not self.running:
-            kind = GaveUpError if self._process.poll() == GAVE_UP else LabError
-            raise kind(f"the process {self.name} ended early: {self.last_words()}")
+            raise self._why(f"the process {self.name} ended early: {self.last_words()}")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, to it alone; nothing when it has ended."""
@@ -173,8 +179,14 @@ class Process:
             raise LabError(f"the process {self.name} did not end in {timeout_s:g} s") from None
         self._close()
         if code:
-            kind = GaveUpError if code == GAVE_UP else LabError
-            raise kind(f"the process {self.name} failed ({code}): {self.last_words()}")
+            raise self._why(f"the process {self.name} failed ({code}): {self.last_words()}")
+
+    def _why(self, text: str) -> LabError:
+        """Return an error of the kind that its end is of."""
+        if self._process.poll() == GAVE_UP:
+            return GaveUpError(text)
+        said = self.log.read_text(encoding="utf-8", errors="replace")
+        return NoRecordsError(text) if NO_RECORDS.search(said) else LabError(text)
 
     def kill(self) -> None:
         """End it and what it has started at one instant, whatever they are doing."""

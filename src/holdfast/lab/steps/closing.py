@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -18,14 +19,27 @@ from holdfast.clients.replica_files import (
     stored_replica,
 )
 from holdfast.clients.workload.payload import digest_of, id_of
+from holdfast.clients.workload.raw_consumer import BY_NAME_VERSION_MAX
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Acknowledged, Replica, ReplicaBatch, ReplicaRecord
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Fault,
+    Position,
+    Replica,
+    ReplicaBatch,
+    ReplicaRecord,
+)
+from holdfast.judge.timeline import DISK
 from holdfast.lab.aftermath import LAST_READ
 from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps.mishaps import expect_running, must_come
 from holdfast.lab.steps.wants import lists_text, names
+from holdfast.wire.batch import batches, crc_matches, read_records
+from holdfast.wire.errors import WireError
+from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -35,6 +49,7 @@ from holdfast.wire.well_known import LATEST
 
 FINAL_READ_S = 40.0
 LOOK_S = 10.0  # for files to be whole that nodes still write
+FETCH_BYTES = 1 << 20
 HALF = ".half"  # of a file that is no history yet
 READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
 
@@ -64,18 +79,23 @@ def expect_kept_somewhere(run: Run) -> None:
     """Check, where a run breaks off, that each acknowledged event is in some replica's files.
 
     Nothing is read back then, so the judge can't say what is lost; but what is in no file at all
-    nobody will ever read. All clients end here. Topics of which something was let go are passed
-    over, and partitions of which a file can't be read.
+    nobody will ever read. Nor is any file damaged, but on disks that the run has hurt. All clients
+    end here. Topics of which something was let go are passed over, and partitions of which a file
+    can't be read.
     """
     if run.ends_told is not None:  # the files are out of sight
         return
     run.kill_workers()
     wanted: dict[tuple[str, int], set[str]] = {}
+    hurt = set[int]()
     for event in events_of(history_files(run.history)):
         if isinstance(event, Acknowledged) and run.allowed.keeps_all(event.topic):
             wanted.setdefault((event.topic, event.partition), set()).add(event.id)
+        elif isinstance(event, Fault) and event.action == DISK:
+            hurt.add(event.node)
     count = sum(map(len, wanted.values()))
     unreadable = set[tuple[str, int]]()
+    damaged: list[str] = []
 
     def all_there() -> bool:
         """Look once more at what is missing; a file that is being written may be there in part."""
@@ -88,9 +108,14 @@ def expect_kept_somewhere(run: Run) -> None:
             unreadable.discard(where)
             if not wanted[where]:
                 del wanted[where]
-        return not wanted
+        damaged[:] = _damaged(run, [node for node in run.cluster.broker_ids if node not in hurt])
+        return not wanted and not damaged
 
     run.soon(all_there, LOOK_S)
+    if damaged:
+        more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
+        seen = f"{damaged[0]}{more}"
+        run.check("files of replicas, where the run broke off", "whole", seen, kept=False)
     lost = sum(len(ids) for where, ids in wanted.items() if where not in unreadable)
     if lost:
         run.check(
@@ -99,6 +124,38 @@ def expect_kept_somewhere(run: Run) -> None:
             f"{lost:,} of {count:,} in none",
             kept=False,
         )
+
+
+def _damaged(run: Run, nodes: Sequence[int]) -> list[str]:
+    """Say of each damaged file that these nodes have of the run's topics what is wrong with it."""
+    return [
+        wrong
+        for node in nodes
+        for root in log_directories(run, node)
+        for topic, partitions in run.placement.items()
+        for partition in partitions
+        if (wrong := _wrong_in(root / f"{topic}-{partition}")) is not None
+    ]
+
+
+def _wrong_in(directory: Path) -> str | None:
+    """Say which batch of a replica's files is damaged; None: none, or they can't be read.
+
+    The very last one may be written just now. Processes of a machine share its page cache, so what
+    stands before it was written whole, whatever has ended its node.
+    """
+    paths = sorted(directory.glob("*.log"))
+    with suppress(OSError):  # it was put aside, or compacted, meanwhile
+        for path in paths:
+            data = memoryview(path.read_bytes())
+            try:
+                for position, header in batches(data):
+                    is_last = position + header.size == len(data) and path == paths[-1]
+                    if not is_last and not crc_matches(data, position):
+                        return f"{path}: wrong CRC in the batch at byte {position}"
+            except WireError as error:
+                return f"{path}: {error}"
+    return None
 
 
 def _stored_ids(run: Run, topic: str, partition: int) -> set[str]:
@@ -181,9 +238,10 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     """Read all partitions to their end in a new process. LabError: it can't, or takes too long.
 
     So nothing is decided then: what can't be read may be lost, or the machine too slow. But where
-    leaders don't tell such an end, or the reader was given nothing for long, that is a failed
-    check: the cluster stands still. The end is the high watermark, once it has come to where the
-    replicas end: with acks=1 it may lag behind what was acknowledged, and that is no loss.
+    leaders don't tell such an end, or the reader was given nothing for long, or what is no record,
+    that is a failed check: the cluster stands still, or hands out damaged bytes. The end is the
+    high watermark, once it has come to where the replicas end: with acks=1 it may lag behind what
+    was acknowledged, and that is no loss.
     """
     own = topic == run.topic
     run.note("reading everything back" if own else f"reading {topic} back")
@@ -204,11 +262,51 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
         if still_s >= SETTLE_S:
             since = f"given nothing for {still_s:.0f} s"
             run.check(f"the last read of {topic}", "comes to its end", since, kept=False, late=True)
+        _expect_records(run, topic, ends, worker.history)
         _expect_told(run, topic, ends)
         raise LabError(
             f"the last read did not read {names(ends)} of {topic} to its end, so nobody can say "
             f"what is lost: {error}"
         ) from error
+
+
+def _expect_records(run: Run, topic: str, ends: Iterable[int], history: Path) -> None:
+    """Check that where a reader has come to it is given records: librdkafka only asks again."""
+    reached = dict.fromkeys(ends, 0)
+    with suppress(OSError):  # it may never have begun
+        for event in events_of([history]):
+            if isinstance(event, Delivered | Position) and event.partition in reached:
+                reached[event.partition] = event.offset + isinstance(event, Delivered)
+    for partition, offset in reached.items():
+        wrong = _wrong_at(run, topic, partition, offset)
+        if wrong is not None:
+            seen = f"{topic}-{partition} at offset {offset}: {wrong}"
+            run.check("what brokers hand out", "records", seen, kept=False)
+
+
+def _wrong_at(run: Run, topic: str, partition: int, offset: int) -> str | None:
+    """Say what is wrong with the bytes that a leader hands out; None: nothing that is seen."""
+    asked = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+    )
+    request = FetchRequest(min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[asked])])
+    try:
+        leader = run.driver.leader(topic, partition, refresh=True)
+        peer = run.driver.peer(leader)
+        version = min(BY_NAME_VERSION_MAX, peer.version_of(FetchRequest))
+        answer = peer.send(request, version=version).responses[0].partitions[0]
+    except DriverError:
+        return None
+    view = memoryview(answer.records or b"")
+    try:
+        for position, header in batches(view):
+            if not crc_matches(view, position):
+                return "wrong CRC"
+            for _ in read_records(view[position : position + header.size]):
+                pass
+    except WireError as error:
+        return str(error)
+    return None
 
 
 def _expect_told(run: Run, topic: str, ends: Mapping[int, int]) -> None:

@@ -17,7 +17,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab.isr_observer import Watcher
 from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Check
-from holdfast.lab.workload_processes import GaveUpError
+from holdfast.lab.workload_processes import GaveUpError, NoRecordsError
 from holdfast.wire.administration import AdminError
 
 T = TypeVar("T")
@@ -60,15 +60,26 @@ def break_off(run: Run, problem: Exception) -> str:
     """Note why the steps did not come to their end; return it in words.
 
     An idempotent producer that gave up has met a gap: where nothing may be lost that is broken. So
-    is a node that ended by itself, which may be what has broken the steps off.
+    are, whatever the settings, bytes that are no records, and a node that ended by itself: it may
+    be what has broken the steps off.
     """
     words = str(problem)
     with suppress(LabError):  # the network has ended, and nodes with it
         expect_running(run, "when the run broke off", only_failed=True)
-    if isinstance(problem, GaveUpError) and Anomaly.LOST in run.parameters.promise.forbids:
-        run.check("an idempotent producer", "can go on", words, kept=False)
+        if isinstance(problem, GaveUpError) and Anomaly.LOST in run.parameters.promise.forbids:
+            run.check("an idempotent producer", "can go on", words, kept=False)
+        given = next((e for e in _causes(problem) if isinstance(e, NoRecordsError)), None)
+        if given is not None:
+            run.check("what brokers hand out", "records", str(given), kept=False)
     run.note(f"the run breaks off: {words}")
     return words
+
+
+def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it comes from: who waited may have said so in words of its own."""
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__
 
 
 @contextmanager
