@@ -22,10 +22,16 @@ WORDS = b"\nEverything that was started is being ended.\n"
 
 @contextmanager
 def interrupted_once() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C, SIGTERM or hang-up, and pass over the others."""
+    """Raise KeyboardInterrupt at the first Ctrl-C, SIGTERM or hang-up, and pass over the others.
+
+    It is raised once more behind the block: whatever that has ended with, it was interrupted.
+    """
+    from holdfast.cluster.ending import Interrupt  # noqa: PLC0415 - of what starts processes
+
     before = {number: signal.getsignal(number) for number in ENDING}
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
+        Interrupt.came = True
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         with suppress(OSError):  # the terminal may be gone
@@ -40,6 +46,9 @@ def interrupted_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        came, Interrupt.came = Interrupt.came, False
+        if came:
+            raise KeyboardInterrupt
 
 
 def kept_in(directory: Path) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
+from holdfast.cluster.ending import end_all
 from holdfast.cluster.layout import (
     EMBEDDED,
     OLDER,
@@ -294,9 +295,8 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                     layout.write(self.directory, record)
             if wait:
                 self.wait_ready(timeout_s=timeout_s)
-        except BaseException:  # Ctrl-C, too: nobody has a cluster yet that could be taken down
-            if begun:
-                self.down(timeout_s=KILL_TIMEOUT_S)
+        except BaseException as reason:  # Ctrl-C, too: nobody has a cluster yet to be taken down
+            end_all([lambda: self.down(timeout_s=KILL_TIMEOUT_S)] if begun else [], reason)
             raise
 
     def _check_startable(self, record: ClusterRecord) -> None:

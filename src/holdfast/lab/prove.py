@@ -15,6 +15,7 @@ from pathlib import Path
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
+from holdfast.cluster.ending import Interrupt
 from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
@@ -98,11 +99,13 @@ def prove(
         )
         for part in parts:
             results.append(_run_part(part, parameters, directory / part.name, say, begin))
+            Interrupt.refuse()
             error = results[-1].broke_off
             if error is not None:
                 break
     except PROBLEMS as problem:
         error = str(problem)
+    Interrupt.refuse()
     code, verdict = _verdict(results, error)
     say("")
     say(verdict)
@@ -174,17 +177,23 @@ def _run_part(
     own = parameters.group_promise
     if own is not None and own != base.group_promise:
         say(f"   Here: {own.text}")
-    broke_off = None
-    with begin(parameters, directory, say) as run:
-        run.foretold = part.breaks_check
-        try:
-            part.steps(run)
-            conclude(run)
-        except PROBLEMS as problem:
-            broke_off = break_off(run, problem)
-            if not part.is_control and Anomaly.LOST in base.promise.forbids - part.counted:
-                with suppress(*PROBLEMS):  # of a run that can't be looked at any more
-                    expect_kept_somewhere(run)
+    run, broke_off = None, None
+    try:
+        with begin(parameters, directory, say) as run:
+            run.foretold = part.breaks_check
+            try:
+                part.steps(run)
+                conclude(run)
+            except PROBLEMS as problem:
+                broke_off = break_off(run, problem)
+                if not part.is_control and Anomaly.LOST in base.promise.forbids - part.counted:
+                    with suppress(*PROBLEMS):  # of a run that can't be looked at any more
+                        expect_kept_somewhere(run)
+    except PROBLEMS as problem:
+        if run is None:
+            raise
+        # What has gone wrong at its end only: what was seen before stays seen.
+        broke_off = str(problem) if broke_off is None else f"{broke_off}; {problem}"
     if run.left:
         left = f"what was done to the cluster is not all undone: {'; '.join(run.left)}"
         broke_off = left if broke_off is None else f"{broke_off}; {left}"

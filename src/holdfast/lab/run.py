@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,7 @@ from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.any_cluster import Cluster
+from holdfast.cluster.ending import end_all
 from holdfast.cluster.layout import APACHE, OLDER, PLACE_VARIABLE
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Fault, IsrChange, LeaderChange, LeaderClaim, Note
@@ -131,19 +133,11 @@ class Run:
         self.starvation.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        with ExitStack() as ends:  # whatever one of them raises, the others end, too
-            ends.callback(self.guard.close)
-            ends.callback(self.afterwards.close)
-            ends.callback(self._recorder.close)
-            ends.callback(self.driver.close)
-            ends.callback(self._end_cluster)
-            ends.callback(self.starvation.stop)
-            if self._observer is not None:
-                ends.callback(self._observer.stop)
-            ends.callback(self._clients.close)
-            for worker in self._workers:
-                ends.callback(worker.kill)
+    def __exit__(self, _kind: object, reason: BaseException | None, _trace: object) -> None:
+        ends = [*(worker.kill for worker in self._workers), self._clients.close]
+        ends += [] if self._observer is None else [self._observer.stop]
+        ends += [self.starvation.stop, self._end_cluster, self.driver.close, self._recorder.close]
+        end_all([*ends, self.afterwards.close, self.guard.close], reason)
 
     def _end_cluster(self) -> None:
         try:
@@ -151,8 +145,8 @@ class Run:
                 if self.cluster.state(node.id) == "stopped":
                     self.cluster.kill(node.id, "KILL")
             self.cluster.down()
-        except BaseException:  # Ctrl-C above all
-            self.cluster.down(timeout_s=0)
+        except BaseException as reason:  # Ctrl-C above all
+            end_all([partial(self.cluster.down, timeout_s=0)], reason)
             raise
 
     # -- what is said --------------------------------------------------------------------------

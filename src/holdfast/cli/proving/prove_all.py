@@ -14,6 +14,7 @@ from pathlib import Path
 import confluent_kafka
 
 from holdfast.cluster import apache, layout
+from holdfast.cluster.ending import Interrupt
 from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.cluster.network import possible
 from holdfast.cluster.plan import PROXIES
@@ -114,6 +115,7 @@ def prove_all(
                 directory, engine, name, begun, command=command, control=control, say=say
             )
             written = write()
+            Interrupt.refuse()
     return written
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.ending import Interrupt
 from holdfast.cluster.layout import EMBEDDED
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
@@ -139,6 +140,7 @@ def replay(
             found.kept, parameters, folder, drawn=found.drawn, control=control, command=command,
             say=say,
         )  # fmt: skip
+        Interrupt.refuse()
         counts[outcome.exit] += 1
         if made is None or outcome.exit is not Exit.NOT_MADE:
             made = outcome

@@ -290,11 +290,14 @@ class ElsewhereCluster:
         commands = self._commands
         if commands is None or not self._touched:
             return []
-        commands.settle()
+        ended_well = commands.settle()
         left: dict[int, str] = {}
         for node_id, name in list(self._hurt.items()):
             try:
-                self._undo(commands, node_id, name, say)
+                if self._has_started(node_id, ended_well=node_id in ended_well):
+                    say(f"undone: node {node_id} was asked to start, and serves")
+                else:
+                    self._undo(commands, node_id, name, say)
             except (ClusterError, OSError) as error:
                 left[node_id] = str(error)
         for node_id in list(self._touched):
@@ -308,6 +311,22 @@ class ElsewhereCluster:
             for node_id, text in left.items()
         ]
 
+    def _has_started(self, node_id: int, *, ended_well: bool) -> bool:
+        """Whether a broker serves that its owner's command was asked to start before.
+
+        A second start of one that only takes its time may harm it. ClusterError: the command has
+        `ended_well`, and the broker does not come to serve.
+        """
+        if node_id not in self._starting:
+            return False
+        try:
+            self.wait_serving(node_id, timeout_s=self.start_timeout_s)
+        except ClusterError:
+            if ended_well:
+                raise
+            return False
+        return True
+
     def _undo(
         self, commands: NodeCommands, node_id: int, name: str, say: Callable[[str], None]
     ) -> None:
@@ -320,12 +339,15 @@ class ElsewhereCluster:
             except WaitError:
                 del self._hurt[node_id]
                 return
+        was_asked = node_id in self._starting
+        if undo == START:  # before it is begun: it may be interrupted
+            self._starting.add(node_id)
         try:
             commands.run(undo, self.node(node_id))
         except ClusterError as error:
             # Refused where there is nothing to undo: a start was under way when it was
             # interrupted, a pause was never begun, or somebody else has been quicker.
-            bound_s = self.start_timeout_s if node_id in self._starting else 0.0
+            bound_s = self.start_timeout_s if was_asked else 0.0
             try:
                 self.wait_serving(node_id, timeout_s=bound_s)
             except ClusterError:

@@ -124,14 +124,18 @@ class NodeCommands:
         self.begin(name, node)
         self.finish(node.id)
 
-    def settle(self) -> None:
+    def settle(self) -> set[int]:
         """Wait for what still runs, however it ends: what has ended does nothing any more.
 
         One that is killed may have asked another machine for something that is still to come.
+        Return the nodes whose command ended well.
         """
+        ended_well = set[int]()
         for node_id in list(self._begun):
             with suppress(ClusterError):
                 self.finish(node_id)
+                ended_well.add(node_id)
+        return ended_well
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from holdfast.clients.workload.recorder import EventT
 from holdfast.cluster.any_cluster import Cluster
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import NodesFile
+from holdfast.cluster.ending import end_all
 from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.groups.history import GroupExpected
@@ -124,8 +125,8 @@ class ElsewhereRun(Run):
         """Undo what was done, and remove what was made. What can't be is listed."""
         try:
             self._undo()
-        except BaseException:  # Ctrl-C, in the middle of it
-            self._undo()
+        except BaseException as reason:  # Ctrl-C, in the middle of it
+            end_all([self._undo], reason)
             raise
 
     def _undo(self) -> None:
