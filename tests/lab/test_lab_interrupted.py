@@ -54,6 +54,10 @@ def interrupt_in_vain(_run: Run) -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def interrupt_untold(_run: Run) -> None:
+    raise KeyboardInterrupt  # no handler has noted it
+
+
 def nothing(_run: Run) -> None: ...
 
 
@@ -71,7 +75,7 @@ def proven(directory: Path, steps: Callable[[Run], None], begun: list[Run]) -> O
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("steps", [interrupt, interrupt_in_vain])
+@pytest.mark.parametrize("steps", [interrupt, interrupt_in_vain, interrupt_untold])
 def test_a_clean_up_that_fails_does_not_take_the_place_of_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Callable[[Run], None]
 ) -> None:
