@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.elsewhere.elsewhere_cluster import find
 from holdfast.cluster.processes import State, wait_until
+from holdfast.lab.elsewhere.before import look_with
+from holdfast.lab.elsewhere.elsewhere_run import HELD, held
+from holdfast.lab.parameters import LabError
 from holdfast.lab.soak.elsewhere_campaigns import changed, write_nodes_file
 
 if TYPE_CHECKING:
@@ -160,6 +164,21 @@ def test_a_cluster_that_another_run_breaks_is_left_alone(
         assert run(*asked, "--delete", "--topic", topic).status == 0
     assert (outcome.status, outcome.output) == (2, "")
     assert f"has the topic {topic}: another run breaks it just now" in outcome.errors
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.usefixtures("nodes")
+def test_two_that_look_in_the_same_moment_do_not_both_break_it(theirs: LocalCluster) -> None:
+    """Method: neither has seen the other's topic; one of them comes while the other is at it."""
+    found, said = find(theirs.bootstrap_servers), list[str]()
+    with held(found, 2, said.append), pytest.raises(LabError) as refused:
+        held(found, 2, said.append).__enter__()
+    assert f"type holdfast topics --delete --topic {HELD} --bootstrap-server" in str(refused.value)
+    with held(found, 2, said.append), pytest.raises(LabError, match=f"has the topic {HELD}: anot"):
+        look_with(theirs.directory / "nodes.toml")
+    assert said == []
+    assert list(changed(theirs)) == []
 
 
 @pytest.mark.turns

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
@@ -19,6 +19,7 @@ from holdfast.cli.exit_status import InterruptedCommandError
 from holdfast.cli.interrupts import interrupted_once, kept_in
 
 if TYPE_CHECKING:
+    from holdfast.cli.proving.prove_elsewhere import Hold
     from holdfast.lab.parameters import Parameters
     from holdfast.lab.scenario import Scenario
 
@@ -172,13 +173,14 @@ def prove(
         replay(given, plan, attempts, config, output, control=control, as_json=as_json)
     if plan is not None or attempts is not None:
         fail(f"--plan and --attempts go with {REPLAY}: {scenario} is not drawn.")
-    found, parameters, begin = prepared(scenario, given, config, place, control=control)
+    found, parameters, begin, hold = prepared(scenario, given, config, place, control=control)
     directory = output_directory(output, scenario)
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as below
     from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
 
     say = teller(as_json=as_json)
     try:
-        with interrupted_once():
+        with interrupted_once(), hold(say):
             outcome = run_proof(
                 found,
                 parameters,
@@ -188,6 +190,8 @@ def prove(
                 say=say,
                 **begin,
             )
+    except LabError as error:  # another lab holds the cluster
+        fail(str(error))
     except KeyboardInterrupt:
         raise InterruptedCommandError(kept_in(directory)) from None
     tell_end(outcome.as_json(), outcome.report, directory, say, as_json=as_json)
@@ -231,8 +235,11 @@ def tell_end(
 
 def prepared(
     name: str, given: dict[str, Any], config: list[str] | None, place: Place, *, control: bool
-) -> tuple[Scenario, Parameters, dict[str, Any]]:
-    """Return a scenario, its parameters, and what else `prove` is told; exit with 2: not so."""
+) -> tuple[Scenario, Parameters, dict[str, Any], Hold]:
+    """Return a scenario, its parameters, what else `prove` is told, and what holds its cluster.
+
+    Exit with 2: not so.
+    """
     from holdfast.cluster.layout import ClusterError  # noqa: PLC0415 - `--list` needs none of it
     from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
     from holdfast.lab.scenario import load_scenario  # noqa: PLC0415 - as above
@@ -243,10 +250,10 @@ def prepared(
             from holdfast.cli.proving import prove_elsewhere  # noqa: PLC0415 - hardly anyone comes here
 
             told = given | ({"config": config} if config else {})
-            parameters, begin = prove_elsewhere.prepared(
+            parameters, begin, hold = prove_elsewhere.prepared(
                 found, told, **place._asdict(), control=control
             )
-            return found, parameters, {"begin": begin}
+            return found, parameters, {"begin": begin}, hold
         if config:
             values = settings(pairs(config), given.get("engine"))
             given["config"] = {**found.defaults.config, **values}
@@ -254,7 +261,7 @@ def prepared(
         refuse_without_nodes(parameters.engine)
     except (LabError, ClusterError) as error:
         fail(str(error))
-    return found, parameters, {}
+    return found, parameters, {}, lambda _say: nullcontext()
 
 
 def refuse_without_nodes(engine: str) -> None:

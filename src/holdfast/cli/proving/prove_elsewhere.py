@@ -5,7 +5,8 @@ Nothing is done to that cluster here: all that can be refused is refused before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +18,12 @@ from holdfast.lab.elsewhere.before import (
     refuse_unable,
     would_be_done,
 )
-from holdfast.lab.elsewhere.elsewhere_run import ElsewhereRun
+from holdfast.lab.elsewhere.elsewhere_run import ElsewhereRun, held
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.prove import Begin
 from holdfast.lab.scenario import Scenario
 
+Hold = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 MAY_BREAK: Final = "--i-may-break-this-cluster"
 # What a cluster is made with; one that is there was made by somebody else.
 MADE_WITH: Final = ("engine", "elr", "controllers", "profile", "config")
@@ -35,8 +37,8 @@ def prepared(
     nodes: Path | None,
     may_break: bool,
     control: bool,
-) -> tuple[Parameters, Begin]:
-    """Return a scenario's parameters there, and what begins a run of it.
+) -> tuple[Parameters, Begin, Hold]:
+    """Return a scenario's parameters there, what begins a run, and what holds it for this lab.
 
     LabError, ClusterError: it can't be run there, or may not be, and nothing was done.
     """
@@ -59,4 +61,11 @@ def prepared(
     if elsewhere.file is not None and not may_break:
         lines = would_be_done(scenario, parameters, elsewhere, elsewhere.file, control=control)
         raise LabError("\n".join([*lines, f"Nothing was done. If it may be: {MAY_BREAK}."]))
-    return parameters, partial(ElsewhereRun, elsewhere.found, elsewhere.file)
+    hold: Hold = held_by_nobody
+    if elsewhere.file is not None:  # who breaks nothing is in nobody's way
+        hold = partial(held, elsewhere.found, parameters.replication_factor)
+    return parameters, partial(ElsewhereRun, elsewhere.found, elsewhere.file), hold
+
+
+def held_by_nobody(_say: Callable[[str], None]) -> AbstractContextManager[None]:
+    return nullcontext()

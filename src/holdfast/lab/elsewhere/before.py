@@ -22,7 +22,7 @@ from holdfast.cluster.elsewhere.nodes_file import (
     read_nodes_file,
 )
 from holdfast.cluster.layout import NodeRecord
-from holdfast.lab.elsewhere.elsewhere_run import PREFIX
+from holdfast.lab.elsewhere.elsewhere_run import PREFIX, how_to_remove
 from holdfast.lab.parameters import (
     ELSEWHERE,
     GROUP_PROFILES,
@@ -101,9 +101,8 @@ def look_with(path: Path) -> Elsewhere:
     refuse_if(
         left,
         f"the cluster at {file.servers} has the topic {', '.join(left)}: another run breaks it "
-        "just now, or one was killed, and has left it, and perhaps a broker that it had hurt. If "
-        "none goes on any more: see that every broker serves, and remove it with holdfast topics "
-        f"--delete --topic {''.join(left[:1])} --bootstrap-server {file.servers}.",
+        "just now, or one was killed, and has left it, and perhaps a broker that it had hurt. "
+        f"{how_to_remove(file.servers, left)}.",
     )
     return _look(found, file)
 

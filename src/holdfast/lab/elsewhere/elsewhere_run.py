@@ -7,13 +7,13 @@ left of it: what was done to brokers is undone, topic and groups are removed, ho
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.clients.administration import perform_patiently
-from holdfast.clients.blocking_driver import DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.group_changes import delete_groups
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.workload.recorder import EventT
@@ -38,6 +38,8 @@ from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 
 PREFIX: Final = "holdfast-prove"
+HELD: Final = f"{PREFIX}-held"  # the one topic that only one lab at a time can make in a cluster
+ASK_S: Final = 10.0
 GROUP_MARGIN_S: Final = 15.0  # beyond a session, for members that were killed to be forgotten
 UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 # What a cluster of one's own shows, and one elsewhere does not.
@@ -47,6 +49,43 @@ NOT_SEEN: Final = (
     ["its brokers' logs", "why one did what it did stands there, and nowhere here"],
     ["its controllers", "none was looked at; a broker that is one as well was hurt as both"],
 )
+
+
+def how_to_remove(servers: str, topics: Iterable[str]) -> str:
+    """Say what the user of a lab that died types, once nobody breaks the cluster any more."""
+    commands = "; ".join(
+        f"holdfast topics --delete --topic {topic} --bootstrap-server {servers}" for topic in topics
+    )
+    return f"If none goes on any more: see that every broker serves, and type {commands}"
+
+
+@contextmanager
+def held(found: Found, copies: int, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep other labs from breaking a cluster, over all parts of a proof. LabError: one does it.
+
+    Its topic is made at once by its controller, and for one lab alone; who only looks which topics
+    there are may look in the same moment as another. What is in doubt is left there, and told.
+    """
+    make = admin.create_topic(HELD, partitions=1, replication_factor=copies)
+    with Driver(found.servers, "lab", timeout_s=ASK_S) as driver:
+        try:
+            perform_patiently(driver, make)
+        except (AdminError, DriverError) as error:
+            why = f"the cluster at {found.servers} can't be held for this lab alone: {error}."
+            if isinstance(error, AdminError) and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise LabError(why) from error
+            words = "Another run may break it just now, or one was killed, and has left"
+            way = how_to_remove(found.servers, [HELD])
+            raise LabError(f"{why} {words} the topic {HELD}. {way}.") from error
+    try:
+        yield
+    finally:
+        with Driver(found.servers, "lab", timeout_s=ASK_S) as driver:  # others may serve by now
+            try:
+                perform_patiently(driver, admin.delete_topic(HELD))
+            except (AdminError, DriverError) as error:
+                way = how_to_remove(found.servers, [HELD])
+                say(f"NOT UNDONE: the topic {HELD} may still be there: {error}. {way}.")
 
 
 class Theirs(ElsewhereCluster):
