@@ -166,6 +166,7 @@ def test_what_rests_on_what_came_too_late_is_late_as_well() -> None:
         foretold=None,
         say=lambda _line: None,
         cluster=SimpleNamespace(refuse_broken_network=lambda: None),
+        relied_on=[],
     )
 
     def epoch_rises(*, given: bool) -> bool:
