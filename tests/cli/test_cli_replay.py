@@ -20,6 +20,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import Scenario
 from holdfast.lab.scenarios.networks.replay import SCHEDULE, not_as_drawn, read_schedule
 from holdfast.lab.scenarios.networks.replay_changes import rate_of
+from holdfast.lab.scenarios.networks.storm import REGISTERING
 from holdfast.testing.simulation.drawing import draw_plan
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Proofs:
         code = self._came.pop(0)
         self.commands.append(command)
         self.rates.append(parameters.rate)
+        assert REGISTERING.items() <= parameters.node_config.items()
         return Outcome(
             scenario=scenario,
             parameters=parameters,

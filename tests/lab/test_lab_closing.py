@@ -80,7 +80,9 @@ class End:
             nodes=(),
             broker_ids=(0, 1),
             partitions=lambda _topic: {0: SimpleNamespace(replicas=[0, 1])},
-            node=lambda node: SimpleNamespace(config_file=str(folder / f"{node}.properties")),
+            node=lambda node: SimpleNamespace(
+                config_file=str(folder / f"{node}.properties"), log_file=str(folder / f"{node}.log")
+            ),
         )
         for node in (0, 1):
             disks = ",".join(str(folder / f"{node}-{disk}") for disk in "ab")

@@ -243,6 +243,20 @@ def test_voters_that_lack_something_in_the_end_are_broken_and_not_only_no_run(
     assert run.kept == [False]
 
 
+class Viewed(Checks):
+    """A run with one partition, and a view of it that gets renewed or does not."""
+
+    def __init__(self, isr: tuple[int, ...], *, is_old: bool) -> None:
+        super().__init__()
+        self.replicas = {0: (0, 1, 2)}
+        self._partitions = {0: want(0, isr)}
+        self._old = SimpleNamespace(partitions=self._partitions) if is_old else None
+
+    @property
+    def view(self) -> Any:
+        return self._old or SimpleNamespace(partitions=self._partitions)
+
+
 @pytest.mark.parametrize(
     ("isr", "ends", "replaced"),
     [
@@ -256,13 +270,20 @@ def test_voters_that_lack_something_in_the_end_are_broken_and_not_only_no_run(
 def test_a_disk_is_replaced_only_when_all_others_have_everything(
     isr: tuple[int, ...], ends: dict[int, int], replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run: Any = Checks()
-    run.replicas = {0: (0, 1, 2)}
-    run.view = SimpleNamespace(partitions={0: want(0, isr)})
+    run: Any = Viewed(isr, is_old=False)
     monkeypatch.setattr(
         "holdfast.lab.scenarios.networks.storm.end_of", lambda _run, node, _partition: ends[node]
     )
     assert Storm(run, cast("Sides", None))._is_whole() is replaced
+
+
+def test_what_was_seen_before_says_nothing_of_who_is_in_sync_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a disk is not replaced by a view from before the faults, where none has come since."""
+    run: Any = Viewed((0, 1, 2), is_old=True)
+    monkeypatch.setattr("holdfast.lab.scenarios.networks.storm.end_of", lambda *_: 9)
+    assert not Storm(run, cast("Sides", None))._is_whole()
 
 
 def test_cuts_of_a_storm_are_those_that_must_drop_packets() -> None:

@@ -10,19 +10,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from holdfast.cluster.layout import APACHE, EMBEDDED
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks import storm, three_zones
+from holdfast.lab.scenarios.networks.replay import Replay
 from holdfast.lab.scenarios.networks.storm import STAYED, Storm, Timetable, leave
 from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
+from holdfast.lab.steps.replay_plan import Fault, Kind
 from holdfast.lab.steps.sides import Sides
-from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, plan_storm
+from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, Planned, plan_storm
 from holdfast.lab.steps.wants import Want, preferred
 from holdfast.lab.workload_processes import Worker
 
@@ -153,6 +155,135 @@ def test_who_had_to_be_killed_has_not_left() -> None:
     rows = storm.tables(found, 7)[0].rows
     assert [Deed.LEAVE.value, "2", "0"] in rows
     assert [STAYED, "1", "0"] in rows
+
+
+class Unseen:
+    """A run, and links, of which nobody sees anything any more: what waits for a view never ends.
+
+    Its clock is a number.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        self.did: list[tuple[int, str]] = []
+        self.states = dict.fromkeys((*BROKERS, *CONTROLLERS), "running")
+        self.parameters = Parameters()
+        self.avoided: set[int] = set()
+        self.observer = SimpleNamespace(
+            avoid=self.avoided.add, allow=self.avoided.discard, ask_alone=lambda _node: None
+        )
+        self.cluster = SimpleNamespace(
+            broker_ids=BROKERS,
+            controller_ids=CONTROLLERS,
+            state=self.states.__getitem__,
+            kill=self._kill,
+            wait_signalled=lambda *_, **__: None,
+        )
+        self.has_places = True
+
+    def _kill(self, node: int, action: str, **_: object) -> None:
+        self.states[node] = {"KILL": "dead", "STOP": "stopped", "CONT": "running"}[action]
+
+    def record_fault(self, action: str, node: int, _detail: str = "") -> None:
+        self._do(f"{action} {node}")
+
+    def _do(self, text: str) -> None:
+        self.did.append((round(self.now_s), text))
+
+    def fault(self, action: str, *nodes: int) -> float:
+        return Run.fault(cast("Run", self), action, *nodes)
+
+    def sync_view(self) -> None:
+        raise NotInTimeError("Waited in vain for another broker's view.")
+
+    def steady_view(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def start_node(self, node: int, *, wait: bool) -> None:
+        assert not wait, "others may be out of its reach"
+        self.states[node] = "running"
+        self.observer.allow(node)
+        self._do(f"start {node}")
+
+    # -- links -----------------------------------------------------------------------------------
+
+    @property
+    def _run(self) -> Unseen:
+        return self
+
+    def look_past(self, *brokers: int) -> None:
+        Sides.look_past(cast("Sides", self), *brokers)
+
+    def look_again(self, *brokers: int) -> None:
+        Sides.look_again(cast("Sides", self), *brokers)
+
+    def isolate(self, node: int, *, clients: bool) -> None:
+        self._do(f"isolate {node}{' with clients' if clients else ''}")
+        self.latest = node
+
+    def end(self, isolated: int) -> None:
+        self._do(f"heal {isolated}")
+
+    def dropped(self) -> int:
+        return 1
+
+
+SEEN_BY_NOBODY = [
+    (1, "KILL 2"),
+    (4, "KILL 100"),
+    (5, "KILL 101"),
+    (6, "isolate 0"),
+    (7, "start 2"),
+    (8, "STOP 1"),
+    (10, "CONT 1"),
+    (11, "heal 0"),
+    (13, "start 100"),
+    (14, "start 101"),
+]
+
+
+def test_a_storm_goes_on_whatever_the_observer_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: only a broker that had just begun was left to be asked, and no quorum was there
+    for it to register with. Its view was waited for with the timetable standing still, in which the
+    controllers were to be started; a broker of Apache Kafka ended by itself meanwhile.
+    """
+    run: Any = Unseen(monkeypatch)
+
+    def planned(at_s: float, until_s: float, deed: Deed, node: int) -> Planned:
+        length_s = until_s - at_s
+        return Planned(at_s=at_s, length_s=length_s, deed=deed, node=node, other=2, amount=0)
+
+    Storm(run, run).blow(
+        [
+            planned(1, 7, Deed.KILL, 2),
+            planned(4, 13, Deed.KILL, 100),
+            planned(5, 14, Deed.KILL, 101),
+            planned(6, 11, Deed.ISOLATE, 0),
+            planned(8, 10, Deed.PAUSE, 1),
+        ]
+    )
+    assert run.did == SEEN_BY_NOBODY
+    assert run.avoided == set()
+
+
+def test_so_does_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: Any = Unseen(monkeypatch)
+
+    def fault(at_s: float, until_s: float, kind: Kind, target: str) -> Fault:
+        return Fault(at_s=at_s, seconds=until_s - at_s, kind=kind, target=target)
+
+    Replay(run, run).play(
+        [
+            fault(1, 7, Kind.KILL, "broker:2"),
+            fault(4, 13, Kind.KILL, "controller:0"),
+            fault(5, 14, Kind.KILL, "controller:1"),
+            fault(6, 11, Kind.ISOLATE, "broker:0"),
+            fault(8, 10, Kind.PAUSE, "broker:1"),
+        ]
+    )
+    assert run.did == SEEN_BY_NOBODY
+    assert run.avoided == set()
 
 
 class Zoned:

@@ -28,6 +28,7 @@ from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.networks.replay import DRAWN, SCHEDULE
 from holdfast.lab.scenarios.networks.replay_changes import changes, rate_of
+from holdfast.lab.scenarios.networks.storm import REGISTERING
 from holdfast.lab.steps.replay_plan import PlanRow, replayable, schedule_of
 
 SEED_MAX = 1_000_000
@@ -179,5 +180,6 @@ def attempt(
     except OSError as error:
         raise LabError(f"the schedule can't be written: {error}") from error
     scenario = load_scenario("replay")
-    parameters = replace(parameters, rate=rate_of(kept))
+    config = {**REGISTERING, **parameters.config}
+    parameters = replace(parameters, rate=rate_of(kept), config=config)
     return prove(scenario, parameters, folder, command=command, control=control, say=say)

@@ -18,7 +18,15 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.networks import replay_changes
-from holdfast.lab.scenarios.networks.storm import SHOWN_MAX, Timetable, leave, one_zone_cut
+from holdfast.lab.scenarios.networks.storm import (
+    SHOWN_MAX,
+    Timetable,
+    leave,
+    look_past,
+    one_zone_cut,
+    see_again,
+    signal,
+)
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import expect_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
@@ -145,21 +153,14 @@ class Replay:
             return None
         self._held.add(node)
         if fault.kind is Kind.PAUSE:
-            self._signal(node, "STOP")
+            signal(self._run, node, "STOP")
             return partial(self._let_go, node)
         if fault.kind is Kind.STOP:
             return leave(self._run, self._times, node, self._start)
-        self._signal(node, "KILL")
-        self._run.cluster.wait_signalled(node, "KILL", timeout_s=self._run.parameters.leave_s)
+        signal(self._run, node, "KILL")
         return partial(self._start, node)
 
     # -- nodes ---------------------------------------------------------------------------------
-
-    def _signal(self, node: int, action: str) -> None:
-        """Send a signal now, whatever the observer sees: the schedule goes on meanwhile."""
-        self._run.observer.avoid(node)
-        self._run.record_fault(action, node)
-        self._run.cluster.kill(node, action, wait=False)
 
     def _start(self, node: int) -> None:
         """Start a node. Others may be out of its reach, so it is not waited for."""
@@ -167,8 +168,7 @@ class Replay:
         self._freed(node)
 
     def _let_go(self, node: int) -> None:
-        self._run.record_fault("CONT", node)
-        self._run.cluster.kill(node, "CONT", wait=False)
+        signal(self._run, node, "CONT")
         self._freed(node)
 
     def _freed(self, node: int) -> None:
@@ -193,9 +193,7 @@ class Replay:
 
     def _isolate(self, node: int) -> Undo:
         self._isolated[node] += 1
-        self._look_at(node)
-        if node in self._run.cluster.broker_ids:
-            self._run.observer.ask_alone(node)
+        look_past(self._run, node)
         self._sides.isolate(node, clients=False)
         return partial(self._rejoin, node, self._sides.latest)
 
@@ -238,6 +236,7 @@ def steps(run: Run) -> None:
     run.note(f"the schedule is over, {run.told[-1]}: everything is healed, and every node runs")
     expect_quorum_whole(run, "after the schedule", AGAIN_S)
     expect_running(run, "after the schedule")
+    see_again(run)
     run.expect("after the schedule", whole(run.replicas), AGAIN_S + SETTLE_S)
     for worker in workers:
         run.expect_flow(worker, f"{worker.name}, after the schedule", AGAIN_S)
