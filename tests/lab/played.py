@@ -265,7 +265,7 @@ class Played:
             return list(self.replicas[partition])
         return [self.left[partition]] if partition in self.left else []
 
-    def end_of(self, _run: object, node: int, _partition: int) -> int:
+    def end_of(self, _run: object, node: int, _partition: int, **_tail: object) -> int:
         """Return where a replica's files end: far behind all that is sent; the new one copies."""
         if self.lie.is_hoarding:
             return 0

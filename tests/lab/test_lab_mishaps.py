@@ -137,7 +137,7 @@ LEFT_ALONE = [*began(("KILL", -90, 1), ("STOP", -8, 100), ("CONT", -7, 100), ("s
         (began(*HELD), True),
         ([*LEFT_ALONE, ISOLATED], True),
         ([*LEFT_ALONE, linked(3, CUT, ("101", "102"))], True),
-        ([*LEFT_ALONE, ISOLATED, REJOINED, *began(("KILL", 99, 100))], True),
+        ([*LEFT_ALONE, ISOLATED, REJOINED, *began(("KILL", 98, 100), ("KILL", 99, 101))], True),
         # Nothing was held, or not for long, or it is no start of the run's.
         (LEFT_ALONE, False),
         ([*LEFT_ALONE, linked(3, CUT, ("1", "2"))], False),

@@ -272,7 +272,7 @@ def test_a_disk_is_replaced_only_when_all_others_have_everything(
 ) -> None:
     run: Any = Viewed(isr, is_old=False)
     monkeypatch.setattr(
-        "holdfast.lab.scenarios.networks.storm.end_of", lambda _run, node, _partition: ends[node]
+        "holdfast.lab.scenarios.networks.storm.end_of", lambda _run, node, *_, **__: ends[node]
     )
     assert Storm(run, cast("Sides", None))._is_whole() is replaced
 
@@ -282,7 +282,7 @@ def test_what_was_seen_before_says_nothing_of_who_is_in_sync_now(
 ) -> None:
     """Goal: a disk is not replaced by a view from before the faults, where none has come since."""
     run: Any = Viewed((0, 1, 2), is_old=True)
-    monkeypatch.setattr("holdfast.lab.scenarios.networks.storm.end_of", lambda *_: 9)
+    monkeypatch.setattr("holdfast.lab.scenarios.networks.storm.end_of", lambda *_, **__: 9)
     assert not Storm(run, cast("Sides", None))._is_whole()
 
 

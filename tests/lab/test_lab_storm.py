@@ -286,6 +286,54 @@ def test_so_does_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.avoided == set()
 
 
+def test_a_storm_reads_each_log_once_and_anew_once_its_disk_is_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Goal: a disk that is replaced late in a long storm keeps nobody waiting for what is read.
+
+    Method: each log's end is told by the tail that is asked, and tails are told apart.
+    """
+    run: Any = Unseen(monkeypatch)
+    run.replicas = {0: BROKERS}
+    run.soon = lambda condition, _bound_s: condition()
+    looks = (SimpleNamespace(partitions={0: Want(0, frozenset(BROKERS))}) for _ in range(99))
+    monkeypatch.setattr(Unseen, "view", property(lambda _run: next(looks)), raising=False)
+    monkeypatch.setattr(storm, "replace_disk", lambda *_: None)
+    asked: list[tuple[int, object]] = []
+
+    def end_of(_run: object, node: int, *_: object, tail: Any) -> int:
+        asked.append((node, tail(tmp_path / str(node))))
+        return 9
+
+    monkeypatch.setattr(storm, "end_of", end_of)
+    begun = Storm(run, run)
+    wipe = partial(Planned, deed=Deed.WIPE, length_s=2.0, other=2, amount=0)
+    begun.blow([wipe(at_s=1.0, node=1), wipe(at_s=10.0, node=2), wipe(at_s=20.0, node=0)])
+    assert begun.done[Deed.WIPE.value] == 3
+    assert Counter(node for node, _ in set(asked)) == {0: 1, 1: 2, 2: 2}
+
+
+def test_a_storm_has_read_on_where_a_disk_could_not_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: not all of an hour is read at once, when a disk can be replaced at last."""
+    run: Any = Unseen(monkeypatch)
+    run.replicas = {0: BROKERS}
+    read: list[int] = []
+
+    def end_of(_run: object, node: int, *_: object, **_tail: object) -> int:
+        read.append(node)
+        return 9
+
+    monkeypatch.setattr(storm, "end_of", end_of)
+    wipe = Planned(at_s=2.0, length_s=1.0, deed=Deed.WIPE, node=1, other=2, amount=0)
+    kill = Planned(at_s=1.0, length_s=9.0, deed=Deed.KILL, node=2, other=0, amount=0)
+    begun = Storm(run, run)
+    begun.blow([kill, wipe])
+    assert begun.passed_over == {Deed.WIPE.value: 1}
+    assert read == [*BROKERS]
+
+
 class Zoned:
     """As much of a run, and of its links, as a cut of one zone touches; it notes what is done."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 import secrets
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import count
+from pathlib import Path
 
+from holdfast.clients.replica_files import ReplicaTail
 from holdfast.cluster import ClusterError
 from holdfast.cluster.layout import EMBEDDED
 from holdfast.judge.timeline import UP_ACTIONS
@@ -150,6 +152,11 @@ class Storm:
         self._sides = sides
         self._times = Timetable(run)
         self._hurt: set[int] = set()
+        # By node: each goes on reading where it ended, so that a look takes no longer late in a
+        # storm, and keeps nobody waiting.
+        self._tails: defaultdict[int, Callable[[Path], ReplicaTail]] = defaultdict(
+            lambda: cache(ReplicaTail)
+        )
         self.done: Counter[str] = Counter()
         self.passed_over: Counter[str] = Counter()
         self.rows: list[list[str]] = []
@@ -213,7 +220,7 @@ class Storm:
 
     def _hurt_node(self, each: Planned) -> Callable[[], None] | None:
         run, node = self._run, each.node
-        if each.deed is Deed.WIPE and (self._hurt or not self._is_whole()):
+        if each.deed is Deed.WIPE and not self._may_wipe():
             return None  # two disks lost at a time may be all that have an event
         self._hurt.add(node)
         if each.deed is Deed.PAUSE:
@@ -224,7 +231,22 @@ class Storm:
         signal(run, node, "KILL")
         if each.deed is Deed.WIPE:
             replace_disk(run, node)
+            self._tails.pop(node, None)
         return lambda: self._start(node)
+
+    def _may_wipe(self) -> bool:
+        """Say whether a disk can be lost now. What was written is read on in any case."""
+        if self._hurt:
+            self._ends()
+            return False
+        return self._is_whole()
+
+    def _ends(self) -> dict[int, dict[int, int]]:
+        """Return where each replica ends, by partition and node; -1: nobody can say."""
+        return {
+            p: {node: end_of(self._run, node, p, tail=self._tails[node]) for node in nodes}
+            for p, nodes in self._run.replicas.items()
+        }
 
     def _is_whole(self) -> bool:
         """Say whether each replica holds what any of them held when this began.
@@ -234,15 +256,14 @@ class Storm:
         """
         run = self._run
         before = run.view  # may be old: nobody has waited for another one
-        ends = {p: max(end_of(run, node, p) for node in nodes) for p, nodes in run.replicas.items()}
+        wanted = {p: max(ends.values()) for p, ends in self._ends().items()}
 
         def whole() -> bool:
             view = run.view
-            states = view.partitions
-            return view is not before and all(
-                set(states[p].isr) == set(nodes)
-                and all(end_of(run, node, p) >= ends[p] for node in nodes)
-                for p, nodes in run.replicas.items()
+            return (
+                view is not before
+                and all(set(view.partitions[p].isr) == set(n) for p, n in run.replicas.items())
+                and all(min(ends.values()) >= wanted[p] for p, ends in self._ends().items())
             )
 
         return run.soon(whole, LEVEL_S)
