@@ -67,13 +67,37 @@ def test_a_flag_without_use_is_refused(run: Run, name: str, flag: str) -> None:
 
 def test_the_list_goes_alone(run: Run) -> None:
     """Goal: a flag beside --list isn't ignored. Method: a scenario, a flag; then JSON."""
-    for more in (["one-broker-down"], ["--kills", "3"], ["--config", "a=b"], ["--no-control"]):
+    for more in (
+        ["one-broker-down"],
+        ["--kills", "3"],
+        ["--config", "a=b"],
+        ["--no-control"],
+        ["--all"],
+    ):
         outcome = run("prove", "--list", *more)
         assert (outcome.status, outcome.output) == (2, "")
         assert "--list" in outcome.errors
     rows = json.loads(run("prove", "--list", "--json").output)
     assert [row["name"] for row in rows] == [*SCENARIOS, *DRAWN]
     assert all(row["summary"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--duration", "17"], "--duration 17: storm takes 22 or more"),
+        (["--duration", "21.9"], "--duration 21.9: storm takes 22 or more"),
+        (["--seed", "-1"], "--seed -1: it is 0 or more"),
+    ],
+)
+def test_a_storm_that_can_t_be_is_refused_before_its_run(
+    run: Run, tmp_path: Path, words: list[str], told: str
+) -> None:
+    """Seen to fail: it had a cluster and a load first, and said then that nothing was done."""
+    outcome = run("prove", "storm", *words, "--output", str(tmp_path / "run"))
+    assert (outcome.status, outcome.output) == (2, "")
+    assert told in outcome.errors
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_tutorial_names_the_folder_to_remove_to_begin_all_anew(

@@ -429,11 +429,28 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def all_of(tmp_path: Path, said: list[str], *, control: bool = True) -> list[matrix.Row]:
-    rows, page = prove_all.prove_all(
-        tmp_path, ["embedded"], command="x", control=control, say=said.append
-    )
+    rows, page = prove_all.prove_all(tmp_path, ["embedded"], control=control, say=said.append)
     assert page.exists()
     return rows
+
+
+@pytest.mark.parametrize(("control", "more"), [(True, ""), (False, " --no-control")])
+def test_each_row_s_command_runs_that_row_again(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch, more: str, *, control: bool
+) -> None:
+    """Seen to fail: each row named the command of all of them."""
+    commands: list[str] = []
+
+    def prove(*_: Any, command: str, **__: Any) -> None:
+        commands.append(command)
+
+    monkeypatch.setattr(prove_all, "prove", prove)
+    all_of(tmp_path, [], control=control)
+    assert commands == [
+        f"holdfast prove {name} --engine embedded{more}"
+        for name in ("rack-loss", "retention", "split-brain")
+    ]
+    assert proofs == []
 
 
 def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
@@ -444,9 +461,7 @@ def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
     monkeypatch.setattr(apache, "version", lambda _home: (3, 9, 1))
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "controller-down"])
     said: list[str] = []
-    rows, _ = prove_all.prove_all(
-        tmp_path, ["apache-3.9"], command="x", control=True, say=said.append
-    )
+    rows, _ = prove_all.prove_all(tmp_path, ["apache-3.9"], control=True, say=said.append)
     assert proofs == [row.scenario for row in rows] == ["controller-down"]
     assert said[0] == "[apache-3.9 1 of 1] controller-down"
     assert set(found) == {True}
@@ -539,9 +554,7 @@ def test_without_an_apache_kafka_that_is_said_before_anything_is_run(
 ) -> None:
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(ClusterError, match="No Apache Kafka"):
-        prove_all.prove_all(
-            tmp_path, ["embedded", "apache"], command="x", control=True, say=proofs.append
-        )
+        prove_all.prove_all(tmp_path, ["embedded", "apache"], control=True, say=proofs.append)
     assert proofs == []
 
 

@@ -39,9 +39,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def row(tmp_path: Path) -> matrix.Row:
-    rows, _ = prove_all.prove_all(
-        tmp_path, ["embedded"], command="x", control=True, say=lambda _line: None
-    )
+    rows, _ = prove_all.prove_all(tmp_path, ["embedded"], control=True, say=lambda _line: None)
     (found,) = rows
     return found
 

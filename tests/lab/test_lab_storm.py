@@ -18,6 +18,7 @@ from holdfast.cluster.layout import APACHE, EMBEDDED
 from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
+from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.networks import storm, three_zones
 from holdfast.lab.scenarios.networks.replay import Replay
 from holdfast.lab.scenarios.networks.storm import STAYED, Storm, Timetable, leave
@@ -65,6 +66,14 @@ def test_deeds_in_words() -> None:
 
 def test_a_storm_that_is_too_short_does_nothing() -> None:
     assert plan_storm(1, CALM_S, BROKERS, CONTROLLERS) == []
+
+
+def test_the_shortest_storm_that_is_taken_does_something() -> None:
+    """Goal: neither is one refused that would be one, nor one begun that can't be."""
+    least = load_scenario("storm").least["duration_s"]
+    for seed in range(200):
+        assert plan_storm(seed, least, BROKERS, CONTROLLERS)
+    assert not all(plan_storm(seed, least - 1, BROKERS, CONTROLLERS) for seed in range(200))
 
 
 def test_what_is_due_is_done_in_its_order_and_what_it_begins_is_ended_in_time() -> None:

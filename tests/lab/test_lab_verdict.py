@@ -6,8 +6,10 @@ Method: hand-made histories in place of runs; `make soak`'s counting with runs t
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -20,7 +22,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab.aftermath import Missing, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
-from holdfast.lab.journal import Exit
+from holdfast.lab.journal import Exit, read_manifest
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
@@ -28,7 +30,7 @@ from holdfast.lab.prove import UNFINISHED, _verdict
 from holdfast.lab.report import Check
 from holdfast.lab.report.views import part_badge, part_views, run_badge
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import IDLE, SCENARIOS, Part, Scenario, load_scenario
 from holdfast.lab.soak import scenario_campaigns as soak_campaigns
 from holdfast.lab.soak.campaign import Campaign, soak
 
@@ -142,6 +144,29 @@ def test_a_verdict_that_can_not_be_written_is_never_kept(
         assert not (out / VERDICT).exists()
     assert not (out / "report.html").is_file(), "it would say what nobody has decided"
     assert not (out / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize(
+    ("draws", "seed", "told"),
+    [(True, None, r" --seed (\d+)"), (True, 5, ""), (False, None, "")],
+)
+def test_the_command_that_is_kept_runs_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, *, draws: bool, seed: int | None
+) -> None:
+    """Goal: what was drawn is in it, and in the parameters. Seen to fail: another storm was."""
+    monkeypatch.setattr(proving, "_run_part", lambda *_: (_ for _ in ()).throw(LabError("no run")))
+    scenario = replace(SCENARIO, draws=draws)
+    command = "holdfast prove x" if seed is None else f"holdfast prove x --seed {seed}"
+    proving.prove(scenario, Parameters(seed=seed), tmp_path / "out", command=command)
+    manifest = read_manifest(tmp_path / "out")
+    found = re.fullmatch(re.escape(command) + told, manifest["command"])
+    assert found is not None
+    drawn = int(found[1]) if found.groups() else seed
+    assert manifest["parameters"]["seed"] == drawn
+
+
+def test_which_scenarios_draw_is_known() -> None:
+    assert IDLE["seed"] == {name for name in SCENARIOS if not load_scenario(name).draws}
 
 
 def test_a_check_that_fails_breaks_the_promise(

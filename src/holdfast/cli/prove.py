@@ -153,8 +153,8 @@ def prove(
     given = {name: value for name, value in flags.items() if value is not None}
     place = Place(servers=bootstrap_server, nodes=nodes, may_break=i_may_break_this_cluster)
     if show_list:
-        drawn = bool(plan or attempts)
-        if scenario or given or config or output or drawn or not control or place.is_given:
+        more = bool(plan or attempts or every)
+        if scenario or given or config or output or more or not control or place.is_given:
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
@@ -290,9 +290,7 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
     say = teller(as_json=as_json)
     try:
         with interrupted_once():
-            rows, page = prove_all.prove_all(
-                directory, engines, command=command_line(), control=control, say=say
-            )
+            rows, page = prove_all.prove_all(directory, engines, control=control, say=say)
     except KeyboardInterrupt:
         words = f"The same command with --output {shlex.quote(str(directory))} goes on from there."
         raise InterruptedCommandError(words) from None

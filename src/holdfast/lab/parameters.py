@@ -158,6 +158,7 @@ class Parameters:
             self.partitions < 1 or self.kills < 1 or self.count < 1,
             "--partitions, --kills and --count are at least 1.",
         )
+        refuse_if(self.seed is not None and self.seed < 0, f"--seed {self.seed}: it is 0 or more.")
         refuse_if(
             not (0 < self.rate < math.inf and 0 < self.duration_s < math.inf),
             "--rate and --duration are greater than 0, and they end.",

@@ -80,8 +80,10 @@ def prove(
 ) -> Outcome:
     """Run a scenario into an empty directory. Never raises what a run can end with.
 
-    `begin` makes the run of each part: on a cluster of its own, or on one that is there.
+    `begin` makes the run of each part: on a cluster of its own, or on one that is there. A seed
+    that is wanted and not named is drawn here, and named in what is kept of `command`.
     """
+    parameters, command = scenario.seeded(parameters, command)
     say(f"{scenario.name}: {scenario.summary}")
     say(f"Promise: {parameters.promise_text}")
     results: list[PartResult] = []

@@ -7,6 +7,7 @@ scenario whose control does not fail proves nothing.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ NOBODY: frozenset[str] = frozenset()
 # The process of a run's producer (`Run.start_producer`). Raw clients, which never send twice, and
 # producers that are to be told apart have other names.
 LIBRDKAFKA = frozenset({"producer"})
+SEED_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ class Scenario:
     defaults: Parameters = field(default_factory=Parameters)
     fixed: frozenset[str] = frozenset()  # parameters that the steps rely on
     least: Mapping[str, int] = field(default_factory=dict)  # of others, what they can't do without
+    draws: bool = False  # whether a seed says what is done
 
     def with_flags(self, flags: Mapping[str, Any]) -> Parameters:
         """Lay flags over the defaults. LabError: one of them can't be had here."""
@@ -124,11 +127,18 @@ class Scenario:
                 f"{getattr(self.defaults, name)}.",
             )
             if name in self.least and value < self.least[name]:
+                option = name.removesuffix("_s").replace("_", "-")
                 raise LabError(
-                    f"--{name.replace('_', '-')} {value}: {self.name} takes "
-                    f"{self.least[name]} or more."
+                    f"--{option} {value:g}: {self.name} takes {self.least[name]} or more."
                 )
         return replace(self.defaults, **flags)
+
+    def seeded(self, parameters: Parameters, command: str) -> tuple[Parameters, str]:
+        """Return these with a seed, drawn where none is named; the command then does the same."""
+        if not self.draws or parameters.seed is not None:
+            return parameters, command
+        seed = secrets.randbelow(SEED_MAX)
+        return replace(parameters, seed=seed), f"{command} --seed {seed}"
 
     def __post_init__(self) -> None:
         assert any(part.is_control for part in self.parts), "a scenario has a control"

@@ -71,7 +71,6 @@ def prove_all(
     directory: Path,
     engines: Sequence[str],
     *,
-    command: str,
     control: bool,
     say: Callable[[str], None],
 ) -> tuple[list[Row], Path]:
@@ -111,9 +110,7 @@ def prove_all(
                 say(f"{head}: {done[engine, name].word} already")
                 continue
             say(head)
-            done[engine, name] = run(
-                directory, engine, name, begun, command=command, control=control, say=say
-            )
+            done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
             written = write()
             Interrupt.refuse()
     return written
@@ -167,7 +164,6 @@ def run(
     name: str,
     begun: Begun,
     *,
-    command: str,
     control: bool,
     say: Callable[[str], None],
 ) -> Row:
@@ -182,7 +178,8 @@ def run(
     try:
         scenario = load_scenario(name)
         parameters = scenario.with_flags({"engine": engine})
-        outcome = prove(scenario, parameters, folder, command=command, control=control, say=say)
+        again = f"holdfast prove {name} --engine {engine}{'' if control else ' --no-control'}"
+        outcome = prove(scenario, parameters, folder, command=again, control=control, say=say)
         begun.refuse_changed(engine, name)
         grounds = grounds_of(folder, begun.versions[engine])
         matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)

@@ -25,13 +25,12 @@ from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.prove import prove
-from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenario import SEED_MAX, load_scenario
 from holdfast.lab.scenarios.networks.replay import DRAWN, SCHEDULE
 from holdfast.lab.scenarios.networks.replay_changes import changes, rate_of
 from holdfast.lab.scenarios.networks.storm import REGISTERING
 from holdfast.lab.steps.replay_plan import PlanRow, replayable, schedule_of
 
-SEED_MAX = 1_000_000
 PLAN_BYTES_MAX = 4 << 20
 ATTEMPTS_MAX = 100
 _DRAW_S = 60.0

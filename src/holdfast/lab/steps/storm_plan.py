@@ -10,10 +10,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 GAP_S = (2.0, 7.0)  # from one deed to the next
 LENGTH_S = (2.0, 12.0)  # of a deed: some are over before a session, most are not
 CALM_S = 15.0  # at the end, in which nothing begins
+SHORTEST_S = ceil(CALM_S + max(GAP_S))  # of a storm in which something begins, whatever its seed
 LATENCIES_MS = (50, 100, 200, 400)
 SHARES = (2, 5, 10, 25)  # per cent of packets
 
