@@ -3,7 +3,8 @@
 Ten seeds as they are, which must be kept; and ten bugs, each with a schedule under which the
 simulator calls something lost or diverged, where the lab must say so too. The nodes of a bug's
 cluster run a copy of the code with the bug in it; the lab and its clients run the code as it is.
-Whether a race is lost again is luck on real processes: each bug has so many attempts.
+Whether a race is lost again is luck on real processes: each bug has so many attempts. Of a run that
+was as it must be nothing stays; any other is named.
 
     python scripts/replays.py [--find] [--only WORD] [--clean N] [--attempts N] [--first SEED]
 
@@ -175,6 +176,11 @@ def replay(
     return outcome, folder
 
 
+def remove(folder: Path) -> None:
+    """Remove a run that was as it must be: nobody looks at it again."""
+    shutil.rmtree(folder.parent)
+
+
 def losses_of(outcome: Outcome) -> list[str]:
     """What the judge has named of what was promised not to be."""
     return [each.value for result in outcome.results for each in result.broken]
@@ -189,6 +195,7 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
             outcome, folder = replay(found["plan"])
             seen = losses_of(outcome)
             if LOSSES & set(seen):
+                remove(folder)
                 break
             say(f"  {mutation.name}: {outcome.verdict} ({folder})")
             if outcome.exit is Exit.NOT_MADE:
@@ -212,7 +219,11 @@ def replay_clean(seed: int) -> Row | None:
         return None
     faults = len(kept["events"])
     outcome, folder = replay(kept, whole)
-    say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
+    if outcome.exit is Exit.KEPT:
+        remove(folder)
+        say(f"seed {seed}, {faults} faults: {outcome.verdict}")
+    else:
+        say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
     return {
         "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN, "seed": seed,
         "faults": faults, "kept": outcome.exit is Exit.KEPT, "seen": losses_of(outcome),
