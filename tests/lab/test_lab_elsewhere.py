@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,7 +43,9 @@ from holdfast.lab.prove import judge_again, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import BY_SIGNAL, SCENARIOS, Control, Part, Scenario, load_scenario
 from holdfast.lab.soak.elsewhere_campaigns import WITH_COMMANDS, WITHOUT, changed
+from holdfast.lab.steps.starvation import SECONDS_MAX
 from holdfast.lab.steps.usual import start_exact
+from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import ConfigEntry, delete_topic
 
 FOLDER = Path(scenarios.__file__).parent
@@ -521,3 +524,47 @@ def killed(run: Run) -> None:
     run.make_topic()
     run.fault("KILL", 0)
     run.start_node(0)
+
+
+# -- the lab's own way there -----------------------------------------------------------------------
+
+
+@pytest.mark.turns
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize("is_by_lab", [False, True])
+def test_what_comes_too_late_proves_nothing_where_the_lab_reached_nobody(
+    theirs: LocalCluster, tmp_path: Path, *, is_by_lab: bool
+) -> None:
+    """Goal: a way that was cut for a while breaks no promise; a broker that the lab hurt is no way.
+
+    Method: the only broker stands still, by nobody's command or by the lab's, and so nothing flows.
+    """
+    said: list[str] = []
+
+    def steps(run: Run) -> None:
+        run.make_topic()
+        producer = run.start_producer()
+        run.must_flow(producer)
+        if is_by_lab:
+            run.fault("STOP", 0)
+        else:
+            theirs.kill(0, "STOP")
+        run.wait("nothing to be acknowledged", lambda: quiet(producer), BOUND_S)
+        try:
+            run.expect_flow(producer, "events flow", 2 * SECONDS_MAX)
+        finally:
+            theirs.kill(0, "CONT")
+
+    outcome = proved(theirs, tmp_path, made_up(steps), said.append)
+    told = "\n".join(said)
+    assert outcome.exit is (Exit.BROKEN if is_by_lab else Exit.NOT_MADE), told
+    assert ("did not reach the cluster from" in outcome.verdict) == (not is_by_lab), told
+    assert judge_again(tmp_path / "run").exit is outcome.exit
+    assert whole(theirs)
+
+
+def quiet(producer: Worker) -> bool:
+    """Whether nothing was acknowledged in the second up to now."""
+    latest_ms = max(producer.tail.poll().acknowledged_ms.values())
+    return time.monotonic() * 1000 - latest_ms > 1000

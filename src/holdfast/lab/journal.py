@@ -56,6 +56,7 @@ class Recorded:
     lost_named: tuple[tuple[int, int, str], ...] | None = None  # by partition, offset and id
     broke_off: str | None = None
     starved: str | None = None  # which nodes the machine gave too little of a processor
+    unreached: str | None = None  # when a cluster elsewhere did not answer the lab
     told: tuple[str, ...] = ()  # what the steps have to say beside their checks
 
 
@@ -94,6 +95,7 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         """Create it anew. OSError when that can't be done."""
         self._directory = directory
+        self.unreached: str | None = None  # of `Recorded`
         self._checks = 0
         self._file = (directory / JOURNAL).open("xb", buffering=0)
 
@@ -121,6 +123,7 @@ class Journal:
                     "checks": self._checks,
                     "broke_off": broke_off,
                     "starved": starved,
+                    "unreached": self.unreached,
                     "told": [*told],
                     "lost_expected": lost_expected,
                     "expired_expected": expired_expected,
@@ -181,6 +184,7 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
             ),
             broke_off=msgspec.convert(end["broke_off"], str | None),
             starved=msgspec.convert(end.get("starved"), str | None),
+            unreached=msgspec.convert(end.get("unreached"), str | None),
             told=msgspec.convert(end.get("told", ()), tuple[str, ...]),
         )
     except OSError as error:

@@ -99,10 +99,12 @@ class PartResult:
     broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
     broken_groups: tuple[GroupAnomaly, ...] = ()  # of what it forbids groups
     excused: frozenset[Anomaly] = frozenset()  # of that, what is clients' own doing, all of it
+    stuck: tuple[GroupAnomaly, ...] = ()  # besides; it may be for the lab not reaching the cluster
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
     starved: str | None = None  # which nodes got too little of a processor
+    unreached: str | None = None  # when a cluster elsewhere did not answer the lab
     told: tuple[str, ...] = ()  # what the steps have to say beside their checks
     recovered_ms: float | None = None  # the longest from a fault to an acknowledgement
     recovered_in: Hold | None = None  # when that was; None: it has no end, or nobody can say
@@ -116,6 +118,8 @@ class PartResult:
         that may only have come too late, because nodes were starved, shows of neither anything.
         """
         if self.broke_off is not None or not self.decided or self.not_met is not None:
+            return False
+        if self.doubtful:
             return False
         failed = [check.name for check in self.checks if not check.kept]
         if self.part.breaks_check is not None:
@@ -190,15 +194,26 @@ class PartResult:
         Which, and for how long, stands at the end of a run's journal. A run that was killed has
         none, and yet its checks, each of which was late only where nodes were starved by then.
         """
-        if self.starved is not None:
+        if self.starved is not None or self.unreached is not None:
             return self.starved
         late = [check.name for check in self.checks if self._excused(check)]
         return f"nodes were starved when this failed: {', '.join(late)}" if late else None
 
     @staticmethod
     def _excused(check: Check) -> bool:
-        """Whether a failed check may only have come too late, on a machine that starved nodes."""
+        """Whether a failed check may only have come too late.
+
+        On a machine that starved nodes, or where the lab did not reach the cluster.
+        """
         return check.late and not check.kept
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """What is not as it must be, by name, and may be for the lab not reaching the cluster."""
+        if self.unreached is None:
+            return ()
+        late = [check.name for check in self.checks if not check.kept and check.late]
+        return (*(f"{each.value}, by a group" for each in self.stuck), *late)
 
     @property
     def why_not(self) -> str:
@@ -207,6 +222,8 @@ class PartResult:
             return f"it broke off: {self.broke_off}"
         if not self.decided:
             return f"not decided: {'; '.join(self.undecided[:REASONS_MAX])}"
+        if self.doubtful:
+            return f"{self.unreached}: {', '.join(self.doubtful)}"
         if self.not_met is not None:
             return self.not_met
         foretold = self.part.breaks_check
@@ -234,7 +251,7 @@ class PartResult:
         """What groups are not to show, in a control that is to break their promise in one way."""
         promise = self.parameters.group_promise
         forbids = frozenset[GroupAnomaly]() if promise is None else promise.forbids
-        return forbids - {self.part.breaks_group}
+        return forbids - {self.part.breaks_group} - {*self.stuck}
 
     @property
     def decided(self) -> bool:
@@ -298,7 +315,8 @@ class PartResult:
             words += ". Replicas were not compared: the lab does not see the files of this cluster"
         why = f" ({'; '.join(self.undecided[:REASONS_MAX])})" if self.undecided else ""
         starved = "" if self.busy is None else f" The machine was busy: {self.busy}."
-        return f"{words}. Observed: {observed_text(self.evidence)}{why}.{starved}"
+        apart = "" if self.unreached is None else f" Besides, {self.unreached}."
+        return f"{words}. Observed: {observed_text(self.evidence)}{why}.{starved}{apart}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +361,7 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         "as_it_must": result.as_it_must,
         "broke_off": result.broke_off,
         "starved": result.busy,
+        "unreached": result.unreached,
         "observed": judgement.observed.value,
         "counts": {name: getattr(counts, name) for name in counts.__slots__},
         "anomalies": {each.value: judgement.count(each) for each in Anomaly},
@@ -429,7 +448,7 @@ def _kept(result: PartResult) -> bool | None:
     """
     if result.anything_broken or (not result.part.is_control and result.seen_broken):
         return False
-    return True if result.broke_off is None and result.decided else None
+    return True if result.broke_off is None and result.decided and not result.doubtful else None
 
 
 def control_text(part: Part) -> str:

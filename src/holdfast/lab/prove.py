@@ -15,8 +15,12 @@ from pathlib import Path
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
+<<<<<<< HEAD
 from holdfast.cluster.ending import Interrupt
 from holdfast.judge.findings import FINDINGS_MAX
+=======
+from holdfast.judge.groups.verdict import GroupAnomaly
+>>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import (
@@ -27,6 +31,7 @@ from holdfast.lab.aftermath import (
     group_checks,
     lost_check,
 )
+from holdfast.lab.elsewhere.reach import nobody_can_say
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -62,7 +67,11 @@ from holdfast.wire.administration import AdminError
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
 Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
+<<<<<<< HEAD
 UNFINISHED = f".{VERDICT}"  # until all is written
+=======
+REPEATED = "repeated"  # in the name of a check of groups
+>>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
 SAID_MAX = 3  # findings of a part
 EXCUSES_MAX = 100_000  # of each anomaly, in each partition, that are looked at one by one
 TOO_BUSY = "The run could not be made: the machine is too busy for this run"
@@ -250,22 +259,35 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     if recorded.expired_expected is not None and recorded.broke_off is None:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
     if recorded.groups_expected is not None and recorded.broke_off is None:
-        checks += group_checks(recorded.groups_expected, evidence.groups)
+        of_groups = group_checks(recorded.groups_expected, evidence.groups)
+        if recorded.unreached is not None:  # who is thrown out then does once more what it has done
+            of_groups = [replace(each, late=REPEATED in each.name) for each in of_groups]
+        checks += of_groups
     recoveries.finish()
     group_promise = base.group_promise
+    forbids = group_promise.forbids if group_promise else frozenset[GroupAnomaly]()
+    # Records wait in calm, too, while their members do not reach the cluster.
+    waits = frozenset(() if recorded.unreached is None else {GroupAnomaly.STUCK})
     return PartResult(
         part=part,
         parameters=parameters,
         evidence=evidence,
         checks=tuple(checks),
         tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
+<<<<<<< HEAD
         broken=evidence.judgement.broken(base.promise.forbids - excused),
         excused=excused,
         broken_groups=evidence.groups.broken(group_promise.forbids if group_promise else ()),
+=======
+        broken=evidence.judgement.broken(base.promise.forbids - part.counted),
+        broken_groups=evidence.groups.broken(forbids - waits),
+        stuck=evidence.groups.broken(forbids & waits),
+>>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
         starved=recorded.starved,
+        unreached=recorded.unreached,
         told=recorded.told,
         recovered_ms=recoveries.longest_ms,
         recovered_in=longest.span,
@@ -334,6 +356,11 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     if error is not None or not proofs:
         return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
     for result in proofs:
+        if result.unreached is not None and result.doubtful:
+            told = nobody_can_say(result.unreached, ", ".join(result.doubtful))
+            return Exit.NOT_MADE, (
+                f"The run could not be made: {told} ({result.part.title}). {result.sentence()}"
+            )
         if not result.decided:
             return Exit.NOT_MADE, (
                 f"Not decided, so nobody can say what is lost ({result.part.title}). "

@@ -8,6 +8,7 @@ answers. What it can't give raises `ClusterError`, and never passes for done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -376,6 +377,16 @@ class ElsewhereCluster:
                 if answer is not None:
                     return answer.topics.get(topic, {})
         return None
+
+    def answers(self) -> bool | None:
+        """Whether a broker answers to which nothing was done; None: there is no such broker."""
+        asked = [each for each in self.broker_ids if each not in self._hurt]
+        for each in asked:
+            with suppress(ClusterError):  # what answers there is no broker of this cluster
+                if self._shown_by(each):
+                    return True
+        # One that was hurt while it was asked is silent for that.
+        return False if any(each not in self._hurt for each in asked) else None
 
     def _shown_by(self, node_id: int) -> set[int]:
         """Return the brokers that a broker shows; none: it does not answer.

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from holdfast.clients.administration import perform_patiently
 from holdfast.clients.blocking_driver import Driver, DriverError
@@ -27,6 +27,7 @@ from holdfast.judge.groups.history import GroupExpected
 from holdfast.judge.history import Note
 from holdfast.judge.timeline import UP_ACTIONS
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
+from holdfast.lab.elsewhere.reach import Reach, nobody_can_say
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
 from holdfast.lab.parameters import LabError, Parameters
@@ -121,6 +122,19 @@ class ElsewhereRun(Run):
         if file is not None:
             self._start_s = file.start_timeout_s
         self.tables.append(not_seen(file))
+        self._reach = Reach(self._elsewhere.answers, self.begin_s)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._reach.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._reach.stop()
+            self.journal.unreached = self._reach.text
+        finally:
+            super().__exit__(*raised)
 
     def make_cluster(self, directory: Path) -> Cluster:
         # What commands start, brokers above all, lives on when the run has ended: it bears no mark.
@@ -146,6 +160,15 @@ class ElsewhereRun(Run):
         if action not in UP_ACTIONS and not self._elsewhere.is_hurt:
             self._elsewhere.wait_whole()
         return super().fault(action, *nodes, wait=wait)
+
+    def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+        """As in every run. LabError: it came too late, and the lab did not reach the cluster."""
+        if late and kept:
+            self._reach.overcome()
+        elif late and (when := self._reach.excuse) is not None:
+            self.note(f"not judged: {name}: expected {expected}; seen {seen}")
+            raise LabError(nobody_can_say(when, name))
+        return super().check(name, expected, seen, kept=kept, late=late)
 
     def not_serving(self, node: int, seen: str) -> None:
         """Nothing: that may be the doing of its owner's command, as nobody can tell here."""

@@ -1,0 +1,117 @@
+"""When a run did not reach its cluster elsewhere: no broker answered to which nothing was done.
+
+The lab's own way there was cut then, or every broker was down: from here these look the same. What
+came too late meanwhile is no proof that the cluster is broken. Owns the looking and what is said of
+it; what that excuses is for the run, and for `lab.outcome`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+LOOK_S: Final = 1.0
+# Altogether: clients wait that long for a request, and between their attempts to connect again.
+SECONDS_MAX: Final = 5.0
+SHOWN_MAX: Final = 3  # silences, in a sentence
+
+
+@dataclass(slots=True)
+class Silences:
+    """When nobody answered, all looks together, in seconds of the run. Pure."""
+
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    _is_silent: bool = False  # as of the last look
+    _overcome_s: float = 0.0
+
+    def take(self, begin_s: float, end_s: float, *, answered: bool | None) -> None:
+        """Take in a look; `answered` is None where nobody was left to be asked."""
+        if answered is not False:
+            self._is_silent = False
+            return
+        if self._is_silent:
+            begin_s, _ = self.spans.pop()
+        self.spans.append((begin_s, end_s))
+        self._is_silent = True
+
+    def overcome(self, now_s: float) -> None:
+        """Let what was so far excuse nothing more: what was waited for has come since."""
+        self._overcome_s = now_s
+
+    @property
+    def excuse(self) -> str | None:
+        """What a run says of all since it was last overcome; None: it is none, or too short."""
+        since_s = self._overcome_s
+        return _told([(max(begin, since_s), end) for begin, end in self.spans if end > since_s])
+
+    @property
+    def text(self) -> str | None:
+        """What a report says of the whole run; None: as above."""
+        return _told(self.spans)
+
+
+def nobody_can_say(unreached: str, what: str) -> str:
+    """Say that the cluster may have nothing to do with what is not as it must be."""
+    return (
+        f"{unreached}: its own way there was cut, or all brokers were down, which looks the same "
+        f"from here. So nobody can say whether the cluster is to blame for this: {what}"
+    )
+
+
+def _told(spans: list[tuple[float, float]]) -> str | None:
+    if sum(end_s - begin_s for begin_s, end_s in spans) < SECONDS_MAX:
+        return None
+    shown = [f"from {begin_s:.0f} s to {end_s:.0f} s" for begin_s, end_s in spans[:SHOWN_MAX]]
+    more = f" and {len(spans) - SHOWN_MAX} times more" if len(spans) > SHOWN_MAX else ""
+    return f"the lab did not reach the cluster {', '.join(shown)}{more}"
+
+
+class Reach:
+    """Looks from `start` to `stop`, in a thread of its own, whether the cluster answers."""
+
+    def __init__(self, ask: Callable[[], bool | None], begin_s: float) -> None:
+        """`ask`: whether a broker answers; None: there is none to ask. `begin_s`: the run's."""
+        self._ask = ask
+        self._begin_s = begin_s
+        self._silences = Silences()
+        self._writing = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reach", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def excuse(self) -> str | None:
+        """As of the last look; see `Silences`."""
+        with self._writing:
+            return self._silences.excuse
+
+    @property
+    def text(self) -> str | None:
+        """As of the last look; see `Silences`."""
+        with self._writing:
+            return self._silences.text
+
+    def overcome(self) -> None:
+        """Take in that a bound was kept: that nobody answered before excuses no later one."""
+        with self._writing:
+            self._silences.overcome(self._now_s())
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            begin_s = self._now_s()
+            answered = self._ask()
+            with self._writing:
+                self._silences.take(begin_s, self._now_s(), answered=answered)
