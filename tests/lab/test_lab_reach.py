@@ -6,18 +6,21 @@ verdicts over parts by hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.judge.group_stories import GroupStory
 from tests.judge.histories import Story
 
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import KILL
 from holdfast.cluster.layout import ClusterError
 from holdfast.judge.checker import judge
-from holdfast.judge.groups.verdict import GroupAnomaly
+from holdfast.judge.groups.history import encode_any
+from holdfast.judge.groups.verdict import Commits, GroupAnomaly
+from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.elsewhere.reach import SHOWN_MAX, Reach, Silences
 from holdfast.lab.journal import HISTORY, MANIFEST, Exit, Journal, write_manifest
 from holdfast.lab.outcome import PartResult
@@ -159,6 +162,35 @@ def test_what_the_judge_finds_stays_broken() -> None:
     assert broken
     code, _ = _verdict([part_result([LATE], broken=broken, unreached=UNREACHED)], "it broke off")
     assert code is Exit.BROKEN
+
+
+@pytest.mark.parametrize("unreached", [None, UNREACHED])
+def test_records_that_wait_in_calm_may_wait_for_the_lab(
+    tmp_path: Path, unreached: str | None
+) -> None:
+    """Method: a history of a group that is stuck, and skips a record, which nothing excuses."""
+    directory = tmp_path / "main"
+    (directory / HISTORY).mkdir(parents=True)
+    write_manifest(tmp_path, "proof")
+    story = GroupStory().join("a").own("a").do("a", 0, 1, 3).commit("a", 4).read(0, 6)
+    events = story.calm().pause(60).uncalm().events
+    lines = [encode_any(each) for event in events for each in (*sent(event), event)]
+    (directory / HISTORY / "lab.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    journal = Journal(directory)
+    journal.unreached = unreached
+    journal.end(tmp_path / MANIFEST)
+    result = judge_part(MAIN, Parameters(commits=Commits.AFTER), directory)
+    stuck = {GroupAnomaly.STUCK}
+    assert {*result.stuck} == (set() if unreached is None else stuck)
+    assert {*result.broken_groups} == {GroupAnomaly.SKIPPED} | (stuck - {*result.stuck})
+    assert not result.as_it_must
+
+
+def sent(event: Event) -> Iterator[Event]:
+    """Of an acknowledgement, that its record was sent."""
+    if isinstance(event, Acknowledged):
+        values = {name: getattr(event, name) for name in ("topic", "partition", "id", "process")}
+        yield Send(at_ms=event.at_ms - 0.5, wall_ms=event.wall_ms, digest="d", size=1, **values)
 
 
 @pytest.mark.parametrize("unreached", [None, UNREACHED])
