@@ -319,6 +319,7 @@ def test_a_full_disk_that_no_leader_met_proves_nothing(
         seen_broken=False,
         decided=True,
         busy=None,
+        unreached=None,
         not_met=errors.missing(*MAIN.met),
         evidence=judge(Story().send(0).ack(0, 0).final(0).events),
         sentence=lambda: "",

@@ -469,3 +469,11 @@ def control_text(part: Part) -> str:
             f"must fail, or the run proves nothing: “{part.breaks_check}”."
         )
     return ""
+
+
+def nobody_can_say(unreached: str, what: str) -> str:
+    """Say that the cluster may have nothing to do with what is not as it must be."""
+    return (
+        f"{unreached}: its own way there was cut, or all brokers were down, which looks the same "
+        f"from here. So nobody can say whether the cluster is to blame for this: {what}"
+    )

@@ -15,12 +15,9 @@ from pathlib import Path
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
-<<<<<<< HEAD
 from holdfast.cluster.ending import Interrupt
 from holdfast.judge.findings import FINDINGS_MAX
-=======
 from holdfast.judge.groups.verdict import GroupAnomaly
->>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import (
@@ -31,7 +28,6 @@ from holdfast.lab.aftermath import (
     group_checks,
     lost_check,
 )
-from holdfast.lab.elsewhere.reach import nobody_can_say
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -51,6 +47,7 @@ from holdfast.lab.outcome import (
     PartResult,
     control_text,
     excused_by,
+    nobody_can_say,
     report_of,
 )
 from holdfast.lab.parameters import LabError, Parameters
@@ -67,11 +64,8 @@ from holdfast.wire.administration import AdminError
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
 Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
-<<<<<<< HEAD
-UNFINISHED = f".{VERDICT}"  # until all is written
-=======
 REPEATED = "repeated"  # in the name of a check of groups
->>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
+UNFINISHED = f".{VERDICT}"  # until all is written
 SAID_MAX = 3  # findings of a part
 EXCUSES_MAX = 100_000  # of each anomaly, in each partition, that are looked at one by one
 TOO_BUSY = "The run could not be made: the machine is too busy for this run"
@@ -274,15 +268,10 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         evidence=evidence,
         checks=tuple(checks),
         tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
-<<<<<<< HEAD
         broken=evidence.judgement.broken(base.promise.forbids - excused),
         excused=excused,
-        broken_groups=evidence.groups.broken(group_promise.forbids if group_promise else ()),
-=======
-        broken=evidence.judgement.broken(base.promise.forbids - part.counted),
         broken_groups=evidence.groups.broken(forbids - waits),
         stuck=evidence.groups.broken(forbids & waits),
->>>>>>> 12fe296e (fix(elsewhere): a lab that did not reach the cluster calls nothing broken for coming too late)
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,

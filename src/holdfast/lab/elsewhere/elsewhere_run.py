@@ -27,9 +27,10 @@ from holdfast.judge.groups.history import GroupExpected
 from holdfast.judge.history import Note
 from holdfast.judge.timeline import UP_ACTIONS
 from holdfast.lab.elsewhere.ends_told import settled_ends_told
-from holdfast.lab.elsewhere.reach import Reach, nobody_can_say
+from holdfast.lab.elsewhere.reach import Reach
 from holdfast.lab.evidence import history_files
 from holdfast.lab.guard import MARK
+from holdfast.lab.outcome import nobody_can_say
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run

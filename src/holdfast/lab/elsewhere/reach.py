@@ -53,14 +53,6 @@ class Silences:
         return _told(self.spans)
 
 
-def nobody_can_say(unreached: str, what: str) -> str:
-    """Say that the cluster may have nothing to do with what is not as it must be."""
-    return (
-        f"{unreached}: its own way there was cut, or all brokers were down, which looks the same "
-        f"from here. So nobody can say whether the cluster is to blame for this: {what}"
-    )
-
-
 def _told(spans: list[tuple[float, float]]) -> str | None:
     if sum(end_s - begin_s for begin_s, end_s in spans) < SECONDS_MAX:
         return None
