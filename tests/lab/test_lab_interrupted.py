@@ -154,7 +154,7 @@ def test_no_other_run_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "retention"])
     with pytest.raises(KeyboardInterrupt), interrupted_once():
         prove_all.prove_all(
-            tmp_path / "all", ["embedded"], command="x", control=True, say=lambda _line: None
+            tmp_path / "all", ["embedded"], control=True, say=lambda _line: None
         )
     assert begun == [matrix.folder_of(tmp_path / "all", "embedded", "rack-loss")]
 

@@ -140,7 +140,6 @@ def part_result(checks: list[Check], **values: Any) -> PartResult:
     ("checks", "stuck", "unreached", "wanted"),
     [
         ([], (), UNREACHED, Exit.KEPT),
-        ([LATE], (), None, Exit.BROKEN),
         ([LATE], (), UNREACHED, Exit.NOT_MADE),
         ([], (GroupAnomaly.STUCK,), UNREACHED, Exit.NOT_MADE),
         ([WRONG], (), UNREACHED, Exit.BROKEN),

@@ -34,6 +34,7 @@ from holdfast.lab.outcome import nobody_can_say
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
+from holdfast.lab.steps.starvation import Mark
 from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire import administration as admin
 from holdfast.wire.administration import AdminError
@@ -130,12 +131,12 @@ class ElsewhereRun(Run):
         self._reach.start()
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, kind: object, reason: BaseException | None, trace: object) -> None:
         try:
             self._reach.stop()
             self.journal.unreached = self._reach.text
         finally:
-            super().__exit__(*raised)
+            super().__exit__(kind, reason, trace)
 
     def make_cluster(self, directory: Path) -> Cluster:
         # What commands start, brokers above all, lives on when the run has ended: it bears no mark.
@@ -162,14 +163,23 @@ class ElsewhereRun(Run):
             self._elsewhere.wait_whole()
         return super().fault(action, *nodes, wait=wait)
 
-    def check(self, name: str, expected: str, seen: str, *, kept: bool, late: bool = False) -> bool:
+    def check(
+        self,
+        name: str,
+        expected: str,
+        seen: str,
+        *,
+        kept: bool,
+        late: bool | Mark = False,
+        given: bool = True,
+    ) -> bool:
         """As in every run. LabError: it came too late, and the lab did not reach the cluster."""
-        if late and kept:
+        if kept and late is True:
             self._reach.overcome()
-        elif late and (when := self._reach.excuse) is not None:
+        elif not kept and late is not False and (when := self._reach.excuse) is not None:
             self.note(f"not judged: {name}: expected {expected}; seen {seen}")
             raise LabError(nobody_can_say(when, name))
-        return super().check(name, expected, seen, kept=kept, late=late)
+        return super().check(name, expected, seen, kept=kept, late=late, given=given)
 
     def not_serving(self, node: int, seen: str) -> None:
         """Nothing: that may be the doing of its owner's command, as nobody can tell here."""
