@@ -48,8 +48,8 @@ ELSEWHERE: tuple[Mutation, ...] = (
         "elsewhere: what a command asked for comes behind its undoing",
         "a client that is killed has sent its request",
         CLUSTER,
-        "        commands.settle()\n",
-        "",
+        "        ended_well = commands.settle()\n",
+        "        ended_well = set[int]()\n",
         tests=(f"{TEST_RUN}::test_what_is_interrupted_is_undone",),
     ),
     one(
