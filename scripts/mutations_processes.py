@@ -411,8 +411,8 @@ PROCESSES: tuple[Mutation, ...] = (
         "nobody misses a node that has ended by itself",
         "a node that crashes, and the others do without it",
         _MISHAPS,
-        '    run.check(f"nodes that run {when}", "all of them", seen, kept=not dead)\n',
-        '    run.check(f"nodes that run {when}", "all of them", seen, kept=True)\n',
+        '        run.check(f"nodes that run {when}", "all of them", seen, kept=not own)\n',
+        '        run.check(f"nodes that run {when}", "all of them", seen, kept=True)\n',
         tests=_TEST_RUN,
     ),
     one(

@@ -153,9 +153,7 @@ def test_no_other_run_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(possible, "look", lambda: Possibility(NAMESPACES))
     monkeypatch.setattr(prove_all, "SCENARIOS", ["rack-loss", "retention"])
     with pytest.raises(KeyboardInterrupt), interrupted_once():
-        prove_all.prove_all(
-            tmp_path / "all", ["embedded"], control=True, say=lambda _line: None
-        )
+        prove_all.prove_all(tmp_path / "all", ["embedded"], control=True, say=lambda _line: None)
     assert begun == [matrix.folder_of(tmp_path / "all", "embedded", "rack-loss")]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part
 from holdfast.lab.steps import starvation as starvation_module
-from holdfast.lab.steps.starvation import SECONDS_MAX, Starvation, Waits, waited
+from holdfast.lab.steps.starvation import MEMORY_S, SECONDS_MAX, Starvation, Waits, waited
 
 SECOND_NS = 10**9
 STARVED = "a processor was waited for"
@@ -37,13 +38,14 @@ WRONG = Check(name="min ISR 2", expected="refused", seen="acknowledged", kept=Fa
 
 def starve(waits: Waits, seconds: int, thread: int = 7) -> None:
     """Let a thread of a node wait for all of so many seconds, one look a second."""
+    waits.now_s = time.monotonic()
     for second in range(seconds + 1):
         waits.take("node 0", {thread: second * SECOND_NS}, 1.0)
 
 
 def looks(shares: Sequence[float], thread: int = 7) -> Waits:
     """Return what a second's looks at one node come to, with these shares of waiting."""
-    waits, waited_ns = Waits(), 0
+    waits, waited_ns = Waits(now_s=time.monotonic()), 0
     waits.take("node 0", {thread: waited_ns}, 1.0)
     for share in shares:
         waited_ns += int(share * SECOND_NS)
@@ -57,6 +59,20 @@ def test_a_node_is_starved_that_waits_most_of_the_time_for_long() -> None:
     text = looks([0.95, 0.1] * 6).text
     assert text is not None
     assert "node 0 for 6 s" in text
+
+
+def test_a_wait_of_long_ago_excuses_nothing() -> None:
+    """Goal: a storm's last bound, an hour later, is not missed for a busy minute at its start."""
+    waits, waited_ns = Waits(), 0
+    for second in range(3600):
+        waited_ns += SECOND_NS if 100 <= second < 106 else 0
+        waits.now_s = 1000.0 + second
+        waits.take("node 0", {7: waited_ns}, 1.0)
+        is_near = 104 <= second <= 101 + MEMORY_S
+        assert waits.excuses() == is_near, second
+    assert waits.excuses({})  # what is to hold all the time is held against all of it
+    assert waits.text is not None
+    assert "node 0 for 6 s" in waits.text
 
 
 def test_a_node_that_begins_anew_is_not_taken_for_the_one_before() -> None:

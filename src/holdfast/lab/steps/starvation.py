@@ -26,6 +26,9 @@ LOOK_S = 1.0
 # they keep all their bounds: what excuses is to get next to nothing, for longer than a session.
 SHARE_MAX = 0.9
 SECONDS_MAX = 5.0  # altogether
+# What was so longer ago makes nothing late now: bounds are three minutes at most, JVMs' starts, and
+# a session begins before them. A storm keeps its first bound at its end, perhaps after an hour.
+MEMORY_S = 240.0
 # Threads of a JVM, by how the kernel knows them: compilers, and the collector beside all others.
 WAITED_FOR_BY_NOBODY = (" Compiler", "G1 Conc", "G1 Refine", "G1 Service")
 OF_NO_RUN = "holdfast.lab.guard"  # it acts once the lab has gone
@@ -40,8 +43,10 @@ class Waits:
 
     starved_s: dict[str, float] = field(default_factory=dict)  # by process, while it was starved
     worst: float = 0.0  # the largest share of a look
+    now_s: float = 0.0  # of the look that is being taken in
     _waited: dict[tuple[str, int], int] = field(default_factory=dict)  # and by thread, in ns
-    _overcome_s: Mark = field(default_factory=dict)  # of `starved_s`
+    # When, who and how long, of what is neither overcome nor long ago.
+    _recent: list[tuple[float, str, float]] = field(default_factory=list)
 
     def take(self, process: str, threads: dict[int, int], passed_s: float) -> None:
         """Take in how many ns each thread of a process has waited since it began."""
@@ -58,20 +63,29 @@ class Waits:
             # A wait is counted when it has ended, so it may be that of earlier looks as well.
             seconds = passed_s * max(share, 1.0)
             self.starved_s[process] = self.starved_s.get(process, 0.0) + seconds
+            self._recent.append((self.now_s, process, seconds))
 
     def overcome(self) -> None:
         """Let what was waited for so far excuse nothing more: all were in time since."""
-        self._overcome_s = self.mark()
+        self._recent.clear()
 
     def mark(self) -> Mark:
         """Return what was waited for so far, so that `excuses` can tell what came behind it."""
         return dict(self.starved_s)
 
     def excuses(self, since: Mark | None = None) -> bool:
-        """Whether a process was starved since a mark; None: since that was last overcome."""
-        before_s = self._overcome_s if since is None else since
+        """Whether a process was starved since a mark.
+
+        None: a while ago at most, and since that was last overcome.
+        """
+        if since is None:
+            self._recent = [each for each in self._recent if each[0] >= self.now_s - MEMORY_S]
+            starved_s: dict[str, float] = {}
+            for _, process, seconds in self._recent:
+                starved_s[process] = starved_s.get(process, 0.0) + seconds
+            return any(seconds >= SECONDS_MAX for seconds in starved_s.values())
         return any(
-            seconds - before_s.get(process, 0.0) >= SECONDS_MAX
+            seconds - since.get(process, 0.0) >= SECONDS_MAX
             for process, seconds in self.starved_s.items()
         )
 
@@ -143,6 +157,7 @@ class Starvation:
         with self._looking, suppress(ClusterError):  # nobody is asked then
             now_s = time.monotonic()
             passed_s, self._looked_s = now_s - self._looked_s, now_s
+            self._waits.now_s = now_s
             for pid, process in self._processes():
                 self._waits.take(process, waited(pid), passed_s)
 
