@@ -84,6 +84,12 @@ class PlayedSides:
     def dropped(self) -> int:
         return self._dropped
 
+    def dropped_by_link(self) -> dict[tuple[str, str], int]:
+        return {("0", "1"): self._dropped}
+
+    def links_of(self, _fault: str) -> frozenset[tuple[str, str]]:
+        return frozenset({("0", "1")})
+
     def must_drop(self, what: str, before: int = 0) -> None:
         self._played.do(f"{what} must drop packets")
         refuse_if(self._dropped <= before, f"{what} has dropped no packet")

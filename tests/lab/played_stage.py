@@ -57,6 +57,7 @@ ADVERTISED = "advertised.listeners=OUTSIDE://host:1,INSIDE://host:2\n"
 ROOM = 5  # events that fit into what a full disk has left
 WHOLE = controllers.wait_quorum_whole
 SEED = 7  # of what is drawn
+SCHEDULE_SEED = 10  # of a schedule with a kill, a clean stop, a cut and a pause
 LAST_WORDS = controller_down.PATIENCE[EMBEDDED].last_words
 PLAYED = ("holdfast.lab.scenarios", "holdfast.lab.steps")
 
@@ -159,7 +160,7 @@ def samples(played: Played) -> list[tuple[float, dict[int, int]]]:
 @cache
 def schedule() -> Schedule:
     """Return a schedule that the simulator has drawn."""
-    row = json.loads(draw_plan(SEED).to_json())
+    row = json.loads(draw_plan(SCHEDULE_SEED).to_json())
     return schedule_of(replayable(row).plan)
 
 

@@ -152,6 +152,28 @@ def test_a_replay_opens_nothing_that_another_fault_holds(played: Played) -> None
     assert [each for each in played.faults if each[0] == HEAL] == [(HEAL, 1), (HEAL, 0)]
 
 
+def test_a_cut_s_packets_are_those_of_its_own_links(played: Played) -> None:
+    """Goal: a cut that has dropped nothing is told, whatever others have dropped meanwhile.
+
+    Method: an agent's word by hand, with a link that both cuts hold and one that one of them does.
+    """
+    counts = {("0", "1"): 0, ("0", "100"): 5}
+    status = {
+        "links": [
+            {"from": source, "to": target, "dropped": {"cut": count, "lost": 1}}
+            for (source, target), count in counts.items()
+        ]
+    }
+    played.sides.cut("0", "1", [0], "from 1")
+    both = played.sides.latest
+    played.sides.cut("0", "100", [0], "from 100, one way", one_way=True)
+    assert played.sides.links_of(both) == {("0", "1"), ("1", "0")}
+    assert played.sides.links_of(played.sides.latest) == {("0", "100")}
+    played.links.status = lambda: status  # type: ignore[method-assign]
+    assert played.sides.dropped_by_link() == {("0", "1"): 1, ("0", "100"): 6}
+    assert played.sides.dropped() == 7
+
+
 def fields(fault: Fault) -> dict[str, Any]:
     names = ("at_s", "seconds", "kind", "target", "other")
     return {name: getattr(fault, name) for name in names}

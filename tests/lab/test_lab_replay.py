@@ -25,7 +25,12 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.networks import storm
-from holdfast.lab.scenarios.networks.replay import Replay, refuse_nothing
+from holdfast.lab.scenarios.networks.replay import (
+    Replay,
+    faults_told,
+    refuse_too_little,
+    tables,
+)
 from holdfast.lab.steps.replay_plan import (
     AFTER_S,
     CALM_S,
@@ -235,22 +240,33 @@ def test_nonsense_is_refused_before_a_run_begins(name: str, value: object) -> No
         schedule_of(replayable(row).plan)
 
 
+KILLS_AND_CUTS = {Kind.KILL: 1, Kind.CUT: 9, Kind.ISOLATE: 4}
+
+
 @pytest.mark.parametrize(
-    ("done", "dropped", "words"),
+    ("planned", "done", "dropped", "words"),
     [
-        ({}, 7, "nothing that the schedule names"),
-        ({Kind.KILL: 0}, None, "nothing that the schedule names"),
-        ({Kind.CUT: 2, Kind.ISOLATE: 1}, 0, "3 cuts, and they have dropped no packet"),
-        ({Kind.CUT: 2, Kind.KILL: 1}, 0, ""),
-        ({Kind.CUT: 2}, 1, ""),
-        ({Kind.CUT: 2}, None, ""),
+        ({Kind.CUT: 2}, {}, 7, "nothing that the schedule names"),
+        ({Kind.KILL: 1}, {Kind.KILL: 0}, None, "nothing that the schedule names"),
+        (KILLS_AND_CUTS, KILLS_AND_CUTS, 0, "13 cuts were made, and none has dropped any packet"),
+        (KILLS_AND_CUTS, KILLS_AND_CUTS, 1, ""),
+        (KILLS_AND_CUTS, KILLS_AND_CUTS, None, ""),
+        ({Kind.KILL: 9}, {Kind.KILL: 4}, None, "4 of 9 faults could be done"),
+        ({Kind.KILL: 8}, {Kind.KILL: 4}, None, ""),
+        ({Kind.KILL: 2, Kind.CUT: 6}, {Kind.CUT: 6}, 9, "none of the schedule's 2 kills"),
+        ({Kind.KILL: 6, Kind.PAUSE: 1}, {Kind.KILL: 6}, None, "none of the schedule's 1 pauses"),
+        ({Kind.KILL: 6, Kind.STOP: 3}, {Kind.KILL: 6}, None, "none of the schedule's 3 clean"),
+        (KILLS_AND_CUTS, {Kind.KILL: 1, Kind.CUT: 0}, None, "1 of 14 faults"),
+        ({Kind.KILL: 6, Kind.ISOLATE: 3}, {Kind.KILL: 6}, 0, "none of the schedule's 3 cuts"),
+        ({Kind.CUT: 2, Kind.ISOLATE: 2}, {Kind.ISOLATE: 2}, 1, ""),
     ],
 )
-def test_where_nothing_was_hurt_nothing_is_proven(
-    done: dict[Kind, int], dropped: int | None, words: str
+def test_where_too_little_was_done_nothing_is_proven(
+    planned: dict[Kind, int], done: dict[Kind, int], dropped: int | None, words: str
 ) -> None:
+    """Goal: what was not done is not kept. Seen to pass as kept: 4 of 8 faults, and no kill."""
     with pytest.raises(LabError, match=words) if words else nullcontext():
-        refuse_nothing(done, dropped)
+        refuse_too_little(planned, done, dropped)
 
 
 def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +290,11 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
         steady_view=waits, cluster=SimpleNamespace(broker_ids=[0, 1, 2], controller_ids=[100])
     )
     sides: Any = SimpleNamespace(
-        cut=cuts, end=lambda fault: told.append(f"end {fault}"), has_places=True
+        cut=cuts,
+        end=lambda fault: told.append(f"end {fault}"),
+        has_places=True,
+        dropped_by_link=lambda: {("0", "1"): len(told), ("0", "100"): 7},
+        links_of=lambda fault: {tuple(fault.split()[:2])},
     )
     replay = Replay(run, sides)
     between = partial(Fault, kind=Kind.CUT, target="broker:0")
@@ -293,7 +313,17 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
         ["3.0", "1.0", "0.0"],
     ]
     assert [row[-1] for row in replay.rows] == ["done", "passed over", "done"]
-    assert replay.words(3) == "2 of 3 faults done, 1 passed over"
+    assert [row[5:] for row in replay.rows] == [
+        ["3", "done"],
+        ["-", "passed over"],
+        ["0", "done"],
+    ]
+    assert replay.words(3) == (
+        "2 of 3 faults done, 1 passed over, 1 of 2 cuts have dropped no packet"
+    )
+    planned: Any = SimpleNamespace(seed=1)
+    assert faults_told(tables(replay, planned, 3)) == (2, 1)
+    assert faults_told(tables(replay, planned, 3)[1:]) is None
 
 
 def test_the_scenario_s_control_breaks_what_a_plan_promises() -> None:

@@ -410,8 +410,16 @@ class Sides:
 
     def dropped(self) -> int:
         """Return how many packets all cut and lossy links have dropped so far."""
+        return sum(self.dropped_by_link().values())
+
+    def dropped_by_link(self) -> dict[Pair, int]:
+        """Return how many packets each link has dropped so far that was ever cut or lossy."""
         links = self._links.status()["links"]
-        return sum(sum(each["dropped"].values()) for each in links)
+        return {(each["from"], each["to"]): sum(each["dropped"].values()) for each in links}
+
+    def links_of(self, fault: Held) -> frozenset[Pair]:
+        """Return the links that a fault holds, whoever else holds them, too."""
+        return frozenset(link_requests.held(self.plan, [fault.request]))
 
     def must_drop(self, what: str, before: int = 0) -> None:
         """LabError: no packet was dropped since `before` of them were, so `what` was not made."""

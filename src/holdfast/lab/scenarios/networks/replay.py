@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from holdfast.cluster.network.link_table import Pair
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
@@ -49,9 +50,17 @@ from holdfast.lab.steps.wants import whole
 # that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
 CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
+# What a schedule is about: of each that it has, something must be done.
+GROUPS: Mapping[str, frozenset[Kind]] = {
+    "kills": frozenset({Kind.KILL}),
+    "clean stops": frozenset({Kind.STOP}),
+    "pauses": frozenset({Kind.PAUSE}),
+    "cuts": CUTS,
+}
 LASTING = CUTS | {Kind.PAUSE}  # nothing is done where they begin and end at once
 # In the folder of a proof: what is done, and the plan as the simulator drew it.
 SCHEDULE, DRAWN = "schedule.json", "drawn.json"
+BY_KIND = ["a node", "done", "passed over"]  # the header of the table that counts faults
 Undo = Callable[[], None]
 
 
@@ -90,11 +99,15 @@ class Replay:
         self.done: Counter[Kind] = Counter()
         self.passed_over: Counter[Kind] = Counter()
         self.rows: list[list[str]] = []
+        self.ended_cuts = self.idle_cuts = 0  # idle: no packet came while it held
 
     def words(self, count: int) -> str:
-        """Say how many of all faults could be done."""
+        """Say how many of all faults could be done, and how many cuts had nothing to cut off."""
         over = self.passed_over.total()
-        return f"{self.done.total()} of {count} faults done, {over} passed over"
+        words = f"{self.done.total()} of {count} faults done, {over} passed over"
+        if self.idle_cuts:
+            words += f", {self.idle_cuts} of {self.ended_cuts} cuts have dropped no packet"
+        return words
 
     def play(self, faults: Sequence[Fault]) -> None:
         """Do all of it. At the end every node was started and every link was healed."""
@@ -107,13 +120,16 @@ class Replay:
         nodes = [self._resolve(each) for each in (fault.target, fault.other) if each]
         words = " and ".join("nobody" if node is None else str(node) for node in nodes)
         is_over = fault.kind in LASTING and late_s >= fault.seconds
+        before = self._dropped() if fault.kind in CUTS and not is_over else None
         undo = None if is_over else self._do(fault, nodes)
         counts = self.passed_over if undo is None else self.done
         counts[fault.kind] += 1
         came = "passed over" if undo is None else "done"
-        row = [f"{fault.at_s:.1f}", f"{late_s:.1f}", "-", fault.what, words, came]
+        row = [f"{fault.at_s:.1f}", f"{late_s:.1f}", "-", fault.what, words, "-", came]
         self.rows.append(row)
         if undo is not None:
+            if before is not None:
+                undo = partial(self._end_cut, undo, row, self._sides.latest, before)
             end = partial(self._end, undo, row, self._times.now())
             self._times.at(fault.at_s + fault.seconds, end)
 
@@ -121,6 +137,20 @@ class Replay:
         """End a fault, and tell how long it held."""
         row[2] = f"{self._times.now() - begun_s:.1f}"
         undo()
+
+    def _end_cut(self, undo: Undo, row: list[str], cut: Held, before: Mapping[Pair, int]) -> None:
+        """End a cut, and tell how many packets were dropped on its links while it held."""
+        now = self._dropped() or {}
+        links = self._sides.links_of(cut)
+        count = sum(now.get(pair, 0) - before.get(pair, 0) for pair in links)
+        self.ended_cuts += 1
+        self.idle_cuts += not count
+        row[5] = f"{count:,}"
+        undo()
+
+    def _dropped(self) -> Mapping[Pair, int] | None:
+        """Return how many packets each link has dropped so far; None: nobody counts them."""
+        return self._sides.dropped_by_link() if self._sides.has_places else None
 
     def _resolve(self, target: str) -> int | None:
         """Return which node is meant now; None: there is none."""
@@ -232,7 +262,6 @@ def steps(run: Run) -> None:
     dropped = sides.dropped() if sides.has_places else None
     sides.heal()
     run.tables += tables(replay, schedule, dropped)
-    refuse_nothing(replay.done, dropped)
     run.note(f"the schedule is over, {run.told[-1]}: everything is healed, and every node runs")
     expect_quorum_whole(run, "after the schedule", AGAIN_S)
     expect_running(run, "after the schedule")
@@ -242,16 +271,41 @@ def steps(run: Run) -> None:
         run.expect_flow(worker, f"{worker.name}, after the schedule", AGAIN_S)
     expect_consumed(run, reader, "after the schedule")
     expect_one_leader_an_epoch(run)
+    # What is broken is broken, however little was done, so this comes last.
+    refuse_too_little(Counter(fault.kind for fault in schedule.faults), replay.done, dropped)
 
 
-def refuse_nothing(done: Mapping[Kind, int], dropped: int | None) -> None:
-    """LabError: nothing was hurt. `dropped`: packets, by links that were cut; None: not told."""
-    cuts = sum(count for kind, count in done.items() if kind in CUTS)
-    refuse_if(not any(done.values()), "nothing that the schedule names could be done")
+def refuse_too_little(
+    planned: Mapping[Kind, int], done: Mapping[Kind, int], dropped: int | None
+) -> None:
+    """LabError: what was done is another schedule than the one that was planned.
+
+    Less than half of it, nothing of a kind, or cuts that cut nothing off. `dropped`: packets, by
+    links that were cut; None: not told.
+    """
+    count, wanted = sum(done.values()), sum(planned.values())
+    refuse_if(not count, "nothing that the schedule names could be done")
     refuse_if(
-        cuts == sum(done.values()) and dropped == 0,
-        f"all that was done are {cuts} cuts, and they have dropped no packet",
+        2 * count < wanted,
+        f"{count} of {wanted} faults could be done, and less than half of it is another schedule",
     )
+    for name, kinds in GROUPS.items():
+        own = sum(planned.get(kind, 0) for kind in kinds)
+        refuse_if(
+            own and not any(done.get(kind, 0) for kind in kinds),
+            f"none of the schedule's {own} {name} could be done",
+        )
+    cuts = sum(done.get(kind, 0) for kind in CUTS)
+    refuse_if(cuts and dropped == 0, f"{cuts} cuts were made, and none has dropped any packet")
+
+
+def faults_told(tables: Iterable[Table]) -> tuple[int, int] | None:
+    """Return how many faults were done and passed over, by a run's tables; None: not told."""
+    for table in tables:
+        if table.header == BY_KIND:
+            done, over = (sum(int(row[place]) for row in table.rows) for place in (1, 2))
+            return done, over
+    return None
 
 
 def tables(replay: Replay, schedule: Schedule, dropped: int | None) -> list[Table]:
@@ -260,7 +314,7 @@ def tables(replay: Replay, schedule: Schedule, dropped: int | None) -> list[Tabl
     return [
         Table(
             title=f"The schedule of seed {schedule.seed}, by kind",
-            header=["a node", "done", "passed over"],
+            header=BY_KIND,
             rows=[
                 [words, str(replay.done[kind]), str(replay.passed_over[kind])]
                 for kind, words in WORDS.items()
@@ -271,9 +325,10 @@ def tables(replay: Replay, schedule: Schedule, dropped: int | None) -> list[Tabl
         ),
         Table(
             title="What was done, and when",
-            header=["at, s", "late, s", "for, s", "what", "nodes", "came of it"],
+            header=["at, s", "late, s", "for, s", "what", "nodes", "packets", "came of it"],
             rows=replay.rows[:SHOWN_MAX],
-            note=f"The first {SHOWN_MAX}." if len(replay.rows) > SHOWN_MAX else "",
+            note="Packets: dropped on a cut's links while it held, whichever cuts held them, too."
+            f"{f' The first {SHOWN_MAX}.' if len(replay.rows) > SHOWN_MAX else ''}",
         ),
     ]
 
