@@ -3,8 +3,9 @@
 Ten seeds as they are, which must be kept; and ten bugs, each with a schedule under which the
 simulator calls something lost or diverged, where the lab must say so too. The nodes of a bug's
 cluster run a copy of the code with the bug in it; the lab and its clients run the code as it is.
-Whether a race is lost again is luck on real processes: each bug has so many attempts. Of a run that
-was as it must be nothing stays; any other is named.
+Whether a race is lost again is luck on real processes: each bug has so many attempts. The code as
+it is must keep the schedule by which a bug was named; and in the simulator what it must keep here.
+Of a run that was as it must be nothing stays; any other is named.
 
     python scripts/replays.py [--find] [--only WORD] [--clean N] [--attempts N] [--first SEED]
 
@@ -15,6 +16,7 @@ one code, and go on where they ended.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -24,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from holdfast.lab import background
 from holdfast.lab.background import SIMULATOR, SOURCE, Results, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
+from holdfast.lab.scenarios.networks.replay import faults_told
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.replay_plan import replayable, schedule_of
 from mutants import mutate
@@ -47,6 +51,7 @@ SCHEDULES = RESULTS / "replay-schedules.jsonl"
 REPLAYS = RESULTS / "replays.jsonl"
 SEARCHED = (*SIMULATOR, "holdfast/lab/steps/replay_plan.py")
 BUG, CLEAN, NOT_MADE = "bug", "clean", "not made"
+TRIES = 2  # of what could not be made
 BUGS_MIN = 10  # of those below, some have no schedule yet
 SEARCH_S = 420.0  # for one bug
 # What is read and then gone is lost, whether or not the log could be read to its end.
@@ -124,11 +129,15 @@ def find(mutation: Mutation, first: int, seeds: int) -> Row:
         found = search(code, str(first), str(seeds), BUGS[mutation.name])
     row: Row = {"name": mutation.name, "key": mutation.key, "first": first, "seeds": seeds}
     for best in sorted(found, key=lambda each: -each["odds"]):
-        # The code as it is must keep this schedule, by all invariants.
-        if search(SOURCE, "--clean", given=json.dumps(best["plan"])) == [""]:
+        if is_clean(best["plan"]):
             row.update(best)
             break
     return row
+
+
+def is_clean(plan: Mapping[str, Any]) -> bool:
+    """Whether the code as it is keeps this schedule in the simulator, by all invariants."""
+    return search(SOURCE, "--clean", given=json.dumps(plan)) == [""]
 
 
 def rows_of(path: Path, paths: Sequence[str]) -> list[Row]:
@@ -176,9 +185,11 @@ def replay(
     return outcome, folder
 
 
-def remove(folder: Path) -> None:
-    """Remove a run that was as it must be: nobody looks at it again."""
-    shutil.rmtree(folder.parent)
+def tell(name: str, outcome: Outcome, folder: Path, *, is_as_it_must: bool) -> None:
+    """Say what came of a run. One that was as it must be is removed: nobody looks at it again."""
+    if is_as_it_must:
+        shutil.rmtree(folder.parent)
+    say(f"{name}: {outcome.verdict}{'' if is_as_it_must else f' ({folder})'}")
 
 
 def losses_of(outcome: Outcome) -> list[str]:
@@ -186,72 +197,149 @@ def losses_of(outcome: Outcome) -> list[str]:
     return [each.value for result in outcome.results for each in result.broken]
 
 
-def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
-    """Replay a bug's schedule until it is lost or diverged in the judge's words."""
-    misses = not_made = 0
-    seen: list[str] = []
-    with changed(mutation) as code, nodes_run(code):
-        while misses < attempts and not_made < attempts:
-            outcome, folder = replay(found["plan"])
-            seen = losses_of(outcome)
-            if LOSSES & set(seen):
-                remove(folder)
-                break
-            say(f"  {mutation.name}: {outcome.verdict} ({folder})")
-            if outcome.exit is Exit.NOT_MADE:
-                not_made += 1
-            else:
-                misses += 1
-    caught = bool(LOSSES & set(seen))
+def plan_hash(plan: Mapping[str, Any]) -> str:
+    """Name a plan by all that is in it."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def told_of(outcome: Outcome) -> Row:
+    """What a row says of a run: how much of its schedule was done, and what came of it."""
+    tables = [table for result in outcome.results for table in result.tables]
+    done, passed_over = faults_told(tables) or (None, None)
     return {
-        "kind": BUG, "name": mutation.name, "key": mutation.key, "seed": found["seed"],
-        "odds": found["odds"], "orders": found["orders"], "kept": caught,
-        "attempts": misses + caught, "misses": misses, "not_made": not_made, "seen": seen,
+        "done": done, "passed_over": passed_over, "seen": losses_of(outcome),
         "verdict": outcome.verdict,
     }  # fmt: skip
+
+
+def replay_made(
+    name: str, plan: Mapping[str, Any], drawn_plan: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Replay a plan on unmodified nodes, once more if that could not be made."""
+    for _ in range(TRIES):
+        outcome, folder = replay(plan, drawn_plan)
+        tell(name, outcome, folder, is_as_it_must=outcome.exit is Exit.KEPT)
+        if outcome.exit is not Exit.NOT_MADE:
+            break
+    return outcome
+
+
+def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
+    """Replay a bug's schedule until it is lost or diverged in the judge's words.
+
+    Then on unmodified nodes: a lab that calls the same broken there has not named this bug.
+    """
+    misses = not_made = 0
+    is_seen = False
+    plan = found["plan"]
+    with changed(mutation) as code, nodes_run(code):
+        while not is_seen and misses < attempts and not_made < attempts:
+            outcome, folder = replay(plan)
+            is_seen = bool(LOSSES & set(losses_of(outcome)))
+            tell(f"  {mutation.name}", outcome, folder, is_as_it_must=is_seen)
+            if outcome.exit is Exit.NOT_MADE:
+                not_made += 1
+            elif not is_seen:
+                misses += 1
+    unmodified: Row | None = None
+    is_made = is_seen or misses == attempts
+    if is_seen:
+        other = replay_made(f"  {mutation.name}, on unmodified nodes", plan)
+        unmodified = {"kept": other.exit is Exit.KEPT, **told_of(other)}
+        is_made = other.exit is not Exit.NOT_MADE
+    return {
+        "kind": BUG if is_made else NOT_MADE, "name": mutation.name, "key": mutation.key,
+        "seed": found["seed"], "plan_hash": plan_hash(plan), "odds": found["odds"],
+        "orders": found["orders"], "faults": len(plan["events"]),
+        "kept": unmodified is not None and unmodified["kept"], "attempts": misses + is_seen,
+        "misses": misses, "not_made": not_made, **told_of(outcome), "unmodified": unmodified,
+    }  # fmt: skip
+
+
+def came_of(row: Row) -> str:
+    """What a bug's row says, in words."""
+    if row["kind"] == NOT_MADE:
+        return "it could not be made"
+    seen = ", ".join(row["seen"]) or "NOT SEEN"
+    if row["unmodified"] is not None and not row["kept"]:
+        seen += "; NOT NAMED: unmodified nodes are broken by this schedule, too"
+    return f"{row['attempts']} attempts, {row['misses']} misses: {seen}"
+
+
+@cache
+def kept_of(seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the plan of a seed, and what of it is replayed."""
+    whole = drawn(seed)
+    return whole, replayable(whole).plan
 
 
 def replay_clean(seed: int) -> Row | None:
-    """Replay a seed as it is; None: there is too little in it."""
-    whole = drawn(seed)
-    kept = replayable(whole).plan
+    """Replay a seed as it is; None: there is too little in it.
+
+    One that the simulator does not keep is not taken, and nor is one that could not be made.
+    """
+    whole, kept = kept_of(seed)
     if not fits(kept):
         return None
-    faults = len(kept["events"])
-    outcome, folder = replay(kept, whole)
-    if outcome.exit is Exit.KEPT:
-        remove(folder)
-        say(f"seed {seed}, {faults} faults: {outcome.verdict}")
-    else:
-        say(f"seed {seed}, {faults} faults: {outcome.verdict} ({folder})")
-    return {
-        "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN, "seed": seed,
-        "faults": faults, "kept": outcome.exit is Exit.KEPT, "seen": losses_of(outcome),
-        "verdict": outcome.verdict,
+    row: Row = {
+        "kind": NOT_MADE, "seed": seed, "plan_hash": plan_hash(kept), "faults": len(kept["events"]),
+        "kept": False,
     }  # fmt: skip
+    if not is_clean(kept):
+        say(f"seed {seed}: NOT CLEAN in the simulator, or it gives no answer; it is not replayed")
+        return row
+    outcome = replay_made(f"seed {seed}, {row['faults']} faults", kept, whole)
+    return {
+        **row, "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN,
+        "kept": outcome.exit is Exit.KEPT, "simulated": "clean",
+        "simulator": background.fingerprint(SEARCHED), **told_of(outcome),
+    }  # fmt: skip
+
+
+def that_hold(rows: Sequence[Row], schedules: Mapping[str, Row]) -> list[Row]:
+    """Return the rows whose plan is the one that would be replayed now.
+
+    No file that a replay runs draws it: the same seed may have meant another plan.
+    """
+
+    def holds(row: Row) -> bool:
+        if "plan_hash" not in row:
+            return False
+        if row["kind"] == CLEAN:
+            return bool(row["plan_hash"] == plan_hash(kept_of(row["seed"])[1]))
+        found = schedules.get(row["key"])
+        return found is not None and row["plan_hash"] == plan_hash(found["plan"])
+
+    return [row for row in rows if holds(row)]
 
 
 def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> int:
     schedules = {row["key"]: row for row in rows_of(SCHEDULES, SEARCHED) if "plan" in row}
     with Results(REPLAYS, by_scenario("replay")) as results:
+        rows = that_hold(results.rows, schedules)
+
+        def keep(row: Row) -> bool:
+            """Keep a result; what could not be made is none of this code's."""
+            if row["kind"] == NOT_MADE:
+                return False
+            results.add(row)
+            rows.append(row)
+            return True
+
         for mutation in mutations:
-            known = {row["key"] for row in results.rows if row["kind"] == BUG}
+            known = {row["key"] for row in rows if row["kind"] == BUG}
             if mutation.key in schedules and mutation.key not in known:
                 row = replay_bug(mutation, schedules[mutation.key], options.attempts)
-                results.add(row)
-                say(f"{mutation.name}: {row['attempts']} attempts, {row['misses']} misses: "
-                    f"{', '.join(row['seen']) or 'NOT SEEN'}")  # fmt: skip
+                keep(row)
+                say(f"{mutation.name}: {came_of(row)}")
         seed, not_made = options.first, 0
-        while may_go_on(results.rows, options.clean, not_made):
-            known_seeds = {row.get("seed") for row in results.rows if row["kind"] == CLEAN}
+        while may_go_on(rows, options.clean, not_made):
+            known_seeds = {row["seed"] for row in rows if row["kind"] == CLEAN}
             found = None if seed in known_seeds else replay_clean(seed)
-            if found is not None and found["kind"] == NOT_MADE:
-                not_made += 1  # and no result of this code
-            elif found is not None:
-                results.add(found)
+            not_made += found is not None and not keep(found)
             seed += 1
-        say(f"{not_made} seeds could not be made")
-        return conclude(results.rows, min(BUGS_MIN, len(mutations)), options.clean)
+        say(f"{not_made} seeds could not be made, or are not clean in the simulator")
+        return conclude(rows, min(BUGS_MIN, len(mutations)), options.clean)
 
 
 def may_go_on(rows: Sequence[Row], clean: int, not_made: int) -> bool:
