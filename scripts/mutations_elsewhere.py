@@ -18,6 +18,8 @@ TEST_CLI = "tests/cli/test_cli_prove_elsewhere.py"
 TEST_COMMANDS = "tests/cluster/test_node_commands.py"
 TEST_FILE = "tests/cluster/test_nodes_file.py"
 TEST_REPLAY = "tests/lab/test_lab_replay.py"
+TOO_LITTLE = f"{TEST_REPLAY}::test_where_too_little_was_done_nothing_is_proven"
+REPLAY = "lab/scenarios/networks/replay.py"
 
 ELSEWHERE: tuple[Mutation, ...] = (
     one(
@@ -102,10 +104,34 @@ ELSEWHERE: tuple[Mutation, ...] = (
     ),
     one(
         "replay: cuts that drop nothing are faults",
-        "kept, where nothing was hurt",
-        "lab/scenarios/networks/replay.py",
-        " and dropped == 0,\n",
-        " and dropped is None,\n",
-        tests=(f"{TEST_REPLAY}::test_where_nothing_was_hurt_nothing_is_proven",),
+        "kept, where nothing was cut off",
+        REPLAY,
+        "cuts and dropped == 0",
+        "cuts and dropped is None",
+        tests=(TOO_LITTLE,),
+    ),
+    one(
+        "replay: a tenth of a schedule is enough",
+        "kept, where nearly all was passed over",
+        REPLAY,
+        "2 * count < wanted",
+        "10 * count < wanted",
+        tests=(TOO_LITTLE,),
+    ),
+    one(
+        "replay: any kind of fault stands for all",
+        "kept, with every kill passed over",
+        REPLAY,
+        "own and not any(done.get(kind, 0) for kind in kinds)",
+        "own and not any(done.values())",
+        tests=(TOO_LITTLE,),
+    ),
+    one(
+        "replay: whoever did too little is not told",
+        "kept, where nothing was cut off",
+        REPLAY,
+        "    refuse_too_little(Counter(",
+        "    (lambda *_: None)(Counter(",
+        tests=("tests/lab/test_lab_played_steps.py::test_steps_as_they_are_played[replay-main]",),
     ),
 )
