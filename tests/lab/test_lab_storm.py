@@ -234,6 +234,12 @@ class Unseen:
     def end(self, isolated: int) -> None:
         self._do(f"heal {isolated}")
 
+    def dropped_by_link(self) -> dict[tuple[str, str], int]:
+        return {}
+
+    def links_of(self, _fault: object) -> frozenset[tuple[str, str]]:
+        return frozenset()
+
     def dropped(self) -> int:
         return 1
 
