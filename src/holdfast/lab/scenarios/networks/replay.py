@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from holdfast.cluster.network.link_table import Pair
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
@@ -36,7 +37,6 @@ from holdfast.lab.steps.sides import (
     AGAIN_S,
     LATE,
     LATE_BECAUSE,
-    PATIENT,
     READING,
     Held,
     Sides,
@@ -49,6 +49,9 @@ from holdfast.lab.steps.wants import whole
 # tries a healed link again as late as the cut was long: so long a request must wait for a leader
 # that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
+# The one that sends again has a broker wait for a second, as the simulator's do: so it asks a
+# leader that was voted out unknowingly more than once, and that one has to know its duplicates.
+SENDS_AGAIN: Mapping[str, Any] = {"config": ["request.timeout.ms=1000", "socket.timeout.ms=5000"]}
 CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
 # What a schedule is about: of each that it has, something must be done.
 GROUPS: Mapping[str, frozenset[Kind]] = {
@@ -250,7 +253,7 @@ def steps(run: Run) -> None:
     run.note(f"{run.parameters.rate:g} records a second, as the plan's producers send them")
     workers = [run.start_raw(timeout_ms=ANSWER_MS, rate=each, **clients)]
     if run.parameters.idempotent:
-        workers.append(run.start_producer(rate=rate, **clients, **PATIENT))
+        workers.append(run.start_producer(rate=rate, **clients, **SENDS_AGAIN))
     reader = run.start_readers(**clients, **READING)
     for worker in workers:
         run.must_flow(worker)
