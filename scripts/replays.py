@@ -33,6 +33,7 @@ from typing import Any
 from holdfast.cli.proving.prove_replay import attempt, drawn
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
+from holdfast.lab.aftermath import LOST_WHERE_IT_BROKE_OFF
 from holdfast.lab.background import SIMULATOR, SOURCE, Results, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
@@ -193,8 +194,14 @@ def tell(name: str, outcome: Outcome, folder: Path, *, is_as_it_must: bool) -> N
 
 
 def losses_of(outcome: Outcome) -> list[str]:
-    """What the judge has named of what was promised not to be."""
-    return [each.value for result in outcome.results for each in result.broken]
+    """What the lab has named of what was promised not to be.
+
+    Events that are in no replica's files are lost, too, where a run broke off before all was read:
+    a client that is told of a sequence that it can't explain goes on no more.
+    """
+    found = [each.value for result in outcome.results for each in result.broken]
+    failed = {check.name for each in outcome.results for check in each.checks if not check.kept}
+    return [*found, Anomaly.LOST.value] if LOST_WHERE_IT_BROKE_OFF in failed else found
 
 
 def plan_hash(plan: Mapping[str, Any]) -> str:

@@ -18,11 +18,12 @@ import pytest
 import replays
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
+from holdfast.lab.aftermath import LOST_WHERE_IT_BROKE_OFF
 from holdfast.lab.background import SOURCE, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.report import Table
+from holdfast.lab.report import Check, Table
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.networks.replay import BY_KIND
 from mutation import Mutation
@@ -32,6 +33,7 @@ from replays import (
     NOT_MADE,
     conclude,
     kept_of,
+    losses_of,
     may_go_on,
     plan_hash,
     replay_all,
@@ -97,13 +99,25 @@ class Lab:
             parameters=Parameters(),
             exit=code,
             verdict=f"{code.name} it is",
-            results=(cast("Any", SimpleNamespace(broken=broken, tables=(table,))),),
+            results=(cast("Any", SimpleNamespace(broken=broken, checks=(), tables=(table,))),),
             directory=Path("/run"),
             report=None,
         )
         folder = self._folder / str(len(self.plans)) / "run"
         folder.mkdir(parents=True)
         return outcome, folder
+
+
+def test_what_is_in_no_replica_is_lost_where_a_run_broke_off(lab: Lab) -> None:
+    """Goal: a bug is named whose client gives up, so that nobody reads all back."""
+    lab.came = [(Exit.BROKEN, ())]
+    outcome, _ = lab._replay(BUG_PLAN)
+    (result,) = outcome.results
+    assert losses_of(outcome) == []
+    for name, losses in [("an idempotent producer", []), (LOST_WHERE_IT_BROKE_OFF, ["lost"])]:
+        failed = Check(name=name, expected="x", seen="y", kept=False)
+        cast("Any", result).checks = (failed, Check(name="z", expected="x", seen="x", kept=True))
+        assert losses_of(outcome) == losses
 
 
 @pytest.fixture

@@ -111,8 +111,9 @@ def test_what_is_in_no_file_is_lost_also_where_the_run_breaks_off(
         assert check.name == "acknowledged events, where the run broke off"
         assert check.seen.endswith(f" of {base.count} in none")
     if not is_control:
-        code, _ = _verdict([result], result.broke_off)
+        code, words = _verdict([result], result.broke_off)
         assert code is (Exit.BROKEN if loses else Exit.NOT_MADE)
+        assert (f" of {base.count} in none)" in words) is loses  # the first that is said
 
 
 def test_an_outage_doubles_nothing_however_long_it_is(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from holdfast.lab.report.scales import duration
 from holdfast.lab.report.words import ACTION_WORDS
 
 FAULTS_MAX = 12  # in the table
+# A check by this name counts what is lost where nobody came to read the log to its end.
+LOST_WHERE_IT_BROKE_OFF = "acknowledged events, where the run broke off"
 LAST_READ = "final"  # the process that reads all of the run's topic at the end
 
 

@@ -18,6 +18,7 @@ from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.judge.promise import ALWAYS_FORBIDDEN
 from holdfast.judge.verdict import Anomaly, Finding, Judgement, PartitionJudgement
+from holdfast.lab.aftermath import LOST_WHERE_IT_BROKE_OFF
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import ELSEWHERE, Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
@@ -270,14 +271,23 @@ class PartResult:
 
     @property
     def failed_by(self) -> str:
-        """Return by what a control fails, in a few words: its anomalies, or its first check."""
+        """Return by what a part fails, in a few words: its anomalies, and its first check.
+
+        Before that stands what was counted as lost in replicas' files, where it broke off.
+        """
         judgement, groups = self.evidence.judgement, self.evidence.groups
         of_log = [f"{judgement.count(each):,} {each.value}" for each in self.broken]
         of_groups = [
             f"{groups.count(each):,} {each.value} by groups" for each in self.broken_groups
         ]
-        failed = [f"not so: {check.name}" for check in self.checks if not check.kept]
-        return ", ".join(of_log + of_groups + failed[:1])
+        failed = [check for check in self.checks if not check.kept]
+        failed.sort(key=lambda check: check.name != LOST_WHERE_IT_BROKE_OFF)
+        told = [
+            f"not so: {check.name}"
+            + (f" ({check.seen})" if check.name == LOST_WHERE_IT_BROKE_OFF else "")
+            for check in failed
+        ]
+        return ", ".join(of_log + of_groups + told[:1])
 
     @property
     def seen_broken(self) -> bool:

@@ -31,7 +31,7 @@ from holdfast.judge.history import (
     ReplicaRecord,
 )
 from holdfast.judge.timeline import DISK
-from holdfast.lab.aftermath import LAST_READ
+from holdfast.lab.aftermath import LAST_READ, LOST_WHERE_IT_BROKE_OFF
 from holdfast.lab.evidence import events_of, history_files
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
@@ -119,7 +119,7 @@ def expect_kept_somewhere(run: Run) -> None:
     lost = sum(len(ids) for where, ids in wanted.items() if where not in unreadable)
     if lost:
         run.check(
-            "acknowledged events, where the run broke off",
+            LOST_WHERE_IT_BROKE_OFF,
             "each in some replica's files",
             f"{lost:,} of {count:,} in none",
             kept=False,

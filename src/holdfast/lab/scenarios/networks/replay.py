@@ -49,9 +49,16 @@ from holdfast.lab.steps.wants import whole
 # tries a healed link again as late as the cut was long: so long a request must wait for a leader
 # that was cut off to hear of its successor while somebody still waits.
 ANSWER_MS = 10_000
-# The one that sends again has a broker wait for a second, as the simulator's do: so it asks a
-# leader that was voted out unknowingly more than once, and that one has to know its duplicates.
-SENDS_AGAIN: Mapping[str, Any] = {"config": ["request.timeout.ms=1000", "socket.timeout.ms=5000"]}
+# The one that sends again has a broker wait for a second, and asks for leaders only when one sends
+# it away, as the simulator's do: so it asks a leader that was voted out unknowingly again and
+# again, and that one has to know its duplicates.
+SENDS_AGAIN: Mapping[str, Any] = {
+    "config": [
+        "request.timeout.ms=1000",
+        "socket.timeout.ms=5000",
+        "topic.metadata.refresh.interval.ms=300000",
+    ]
+}
 CUTS = frozenset({Kind.CUT, Kind.ISOLATE})
 # What a schedule is about: of each that it has, something must be done.
 GROUPS: Mapping[str, frozenset[Kind]] = {
