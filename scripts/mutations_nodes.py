@@ -172,6 +172,14 @@ NODES: tuple[Mutation, ...] = (
         "        return self.following\n",
     ),
     one(
+        "a new leader cuts its log at its high watermark",
+        "KIP-101, by the one who was elected: it trails what it has acknowledged as a follower",
+        LEADING,
+        "        log.start_epoch(decided.leader_epoch)\n",
+        "        log.truncate_to(log.high_watermark)\n"
+        "        log.start_epoch(decided.leader_epoch)\n",
+    ),
+    one(
         "the rest of a diverging answer is taken in",
         "KAFKA-14704",
         FETCHER,

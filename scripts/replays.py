@@ -71,6 +71,7 @@ BUGS = {
     "a duplicate is acknowledged before it is committed": CUT,
     "a new leader does not enter its epoch": CUT,
     "followers take the leader's end for their own epoch's": CUT,
+    "a new leader cuts its log at its high watermark": CUT,
     "followers truncate to their high watermark": ANY,
     "an answer counts as an acknowledgement": BRIEF,
     "epochs stay when a log is cut": ANY,
