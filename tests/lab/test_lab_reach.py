@@ -17,6 +17,7 @@ from tests.judge.histories import Story
 from holdfast.cluster.elsewhere.elsewhere_cluster import ElsewhereCluster, Found
 from holdfast.cluster.elsewhere.nodes_file import KILL
 from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.processes import wait_until
 from holdfast.judge.checker import judge
 from holdfast.judge.groups.history import encode_any
 from holdfast.judge.groups.verdict import Commits, GroupAnomaly
@@ -24,7 +25,7 @@ from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.elsewhere.reach import SHOWN_MAX, Reach, Silences
 from holdfast.lab.journal import HISTORY, MANIFEST, Exit, Journal, write_manifest
 from holdfast.lab.outcome import PartResult
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import _verdict, judge_part
 from holdfast.lab.report import Check
 from holdfast.lab.scenario import Part
@@ -122,6 +123,21 @@ def test_one_broker_that_answers_is_enough_and_who_was_hurt_is_not_asked(
     answers: dict[int, bool], hurt: set[int], meanwhile: int | None, *, wanted: bool | None
 ) -> None:
     assert Some(answers, hurt, meanwhile).answers() is wanted
+
+
+def test_a_look_that_has_ended_says_so() -> None:
+    """Goal: where nobody looks any more, silence would excuse nothing, and nobody would know."""
+
+    def broken() -> bool:
+        raise OSError(24, "Too many open files")
+
+    reach = Reach(broken, 0.0)
+    reach.start()
+    wait_until(lambda: not reach._thread.is_alive(), timeout_s=30.0, what="its end")
+    with pytest.raises(LabError, match=r"look whether the cluster answers ended early.*Too many"):
+        reach.refuse_ended()
+    with pytest.raises(LabError, match="ended early"):
+        reach.stop()
 
 
 def part_result(checks: list[Check], **values: Any) -> PartResult:

@@ -125,6 +125,7 @@ class ElsewhereRun(Run):
             self._start_s = file.start_timeout_s
         self.tables.append(not_seen(file))
         self._reach = Reach(self._elsewhere.answers, self.begin_s)
+        self.relied_on.append(self._reach)
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -134,8 +135,8 @@ class ElsewhereRun(Run):
     def __exit__(self, kind: object, reason: BaseException | None, trace: object) -> None:
         try:
             self._reach.stop()
-            self.journal.unreached = self._reach.text
         finally:
+            self.journal.unreached = self._reach.text
             super().__exit__(kind, reason, trace)
 
     def make_cluster(self, directory: Path) -> Cluster:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.lab.isr_observer import Watcher
+
 LOOK_S: Final = 1.0
 # Altogether: clients wait that long for a request, and between their attempts to connect again.
 SECONDS_MAX: Final = 5.0
@@ -61,25 +63,16 @@ def _told(spans: list[tuple[float, float]]) -> str | None:
     return f"the lab did not reach the cluster {', '.join(shown)}{more}"
 
 
-class Reach:
+class Reach(Watcher):
     """Looks from `start` to `stop`, in a thread of its own, whether the cluster answers."""
 
     def __init__(self, ask: Callable[[], bool | None], begin_s: float) -> None:
         """`ask`: whether a broker answers; None: there is none to ask. `begin_s`: the run's."""
+        super().__init__("look whether the cluster answers")
         self._ask = ask
         self._begin_s = begin_s
         self._silences = Silences()
         self._writing = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reach", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     @property
     def excuse(self) -> str | None:
@@ -101,7 +94,14 @@ class Reach:
     def _now_s(self) -> float:
         return time.monotonic() - self._begin_s
 
-    def _run(self) -> None:
+    def stop(self) -> None:
+        """As of any watcher; nothing of a run that never began."""
+        if self._thread.ident is not None:
+            super().stop()
+
+    def _close(self) -> None: ...
+
+    def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
             begin_s = self._now_s()
             answered = self._ask()
