@@ -53,6 +53,19 @@ def looks(shares: Sequence[float], thread: int = 7) -> Waits:
     return waits
 
 
+def run_of(starvation: Starvation, kept: list[Check]) -> Any:
+    """Return as much of a run as its checks take, which go to `kept`."""
+    return SimpleNamespace(
+        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
+        relied_on=[],
+        starvation=starvation,
+        checks=kept,
+        record_check=kept.append,
+        foretold=None,
+        say=lambda _line: None,
+    )
+
+
 def test_a_node_is_starved_that_waits_most_of_the_time_for_long() -> None:
     assert looks([0.8] * 60).text is None
     assert looks([0.95] * int(SECONDS_MAX - 1)).text is None
@@ -120,15 +133,7 @@ def test_what_had_failed_before_nodes_were_starved_is_not_excused() -> None:
     """Method: a run's own check, failing twice: before the machine is too busy, and behind that."""
     starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
     kept: list[Check] = []
-    run: Any = SimpleNamespace(
-        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
-        relied_on=[],
-        starvation=starvation,
-        checks=kept,
-        record_check=kept.append,
-        foretold=None,
-        say=lambda _line: None,
-    )
+    run = run_of(starvation, kept)
     Run.check(run, "all are back", "so", "not so", kept=False, late=True)
     starvation._waits = looks([0.95] * int(SECONDS_MAX))
     Run.check(run, "all are back", "so", "not so", kept=False, late=True)
@@ -143,15 +148,7 @@ def test_starvation_that_was_overcome_excuses_nothing_more() -> None:
     """
     starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
     kept: list[Check] = []
-    run: Any = SimpleNamespace(
-        starvation=starvation,
-        checks=kept,
-        record_check=kept.append,
-        foretold=None,
-        say=lambda _line: None,
-        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
-        relied_on=[],
-    )
+    run = run_of(starvation, kept)
     starve(starvation._waits, int(SECONDS_MAX))
     Run.check(run, "one leads", "so", "not so", kept=False, late=True)
     Run.check(run, "acknowledged", "so", "so", kept=True)  # no bound, so nothing is overcome
@@ -175,15 +172,7 @@ def test_what_rests_on_what_came_too_late_is_late_as_well() -> None:
     """
     starvation = Starvation(cast("Any", SimpleNamespace(nodes=[])))
     kept: list[Check] = []
-    run: Any = SimpleNamespace(
-        starvation=starvation,
-        checks=kept,
-        record_check=kept.append,
-        foretold=None,
-        say=lambda _line: None,
-        cluster=SimpleNamespace(refuse_broken_network=lambda: None),
-        relied_on=[],
-    )
+    run = run_of(starvation, kept)
 
     def epoch_rises(*, given: bool) -> bool:
         Run.check(run, "epoch", "above 5", "5", kept=False, given=given)
