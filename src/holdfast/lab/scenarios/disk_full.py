@@ -22,10 +22,13 @@ from holdfast.lab.scenarios.write_anomaly import (
     expect_replaced,
 )
 from holdfast.lab.steps.controllers import (
+    CHANGE_S,
+    MetadataChanger,
     active_controller,
     expect_next_controller,
     wait_quorum_whole,
 )
+from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.steps.small_disks import SPARE_BYTES, SmallDisk
 from holdfast.lab.steps.usual import (
     Clients,
@@ -102,11 +105,16 @@ def controller_full(run: Run, clients: Clients, disks: Mapping[int, SmallDisk]) 
     """The active controller's disk is full: another one is active, and nobody loses a replica."""
     before = wait_quorum_whole(run)
     disk = disks[before.leader]
-    disk.fill()
     acknowledged = clients.raw.tail.poll().count(Acknowledged)
-    expect_end(run, before.leader)
     full = f"the disk of the active controller, {before.leader}, is full"
-    expect_next_controller(run, full, before)
+    # Who has nothing to write meets no full disk, and a file's last page takes some changes yet.
+    with MetadataChanger(run.cluster.bootstrap_servers) as changer:
+        disk.fill()
+        expect_end(run, before.leader)
+        ended_ms = time.monotonic() * 1000
+        expect_next_controller(run, full, before)
+        change = f"{full}: the first metadata change"
+        must_come(run, change, lambda: changer.first_after(ended_ms), CHANGE_S)
     run.expect(full, preferred(run.replicas))
     run.expect_flow(clients.raw, full, SETTLE_S)
     more = clients.raw.tail.poll().count(Acknowledged) - acknowledged
