@@ -410,6 +410,12 @@ class Played:
             self._down.add(node)
             self._end(node, action)
 
+    @property
+    def can_change(self) -> bool:
+        """Whether a change of metadata is made."""
+        is_frozen = self.lie.is_frozen and self.is_lying
+        return self.cluster.quorum() is not None and not is_frozen
+
     def _is_led(self) -> bool:
         """Whether a controller is there to change anything."""
         return any(map(self.hears, self.cluster.controller_ids))

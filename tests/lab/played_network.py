@@ -180,9 +180,7 @@ class PlayedChanger:
     def __exit__(self, *_: object) -> None: ...
 
     def first_after(self, at_ms: float) -> Change | None:
-        if self._played.cluster.quorum() is None or self._played.lie.is_frozen:
-            return None
-        return Change(at_ms, at_ms + 1, None)
+        return Change(at_ms, at_ms + 1, None) if self._played.can_change else None
 
     def made_since(self, at_ms: float) -> int:
         assert at_ms < math.inf

@@ -128,7 +128,7 @@ class PlayedDisk:
 
     def fill(self, spare_bytes: int = 0) -> None:
         self._played.do(f"fill the disk of {self._node}, but for {spare_bytes}")
-        if not spare_bytes:
+        if not spare_bytes and self._node in self._played.cluster.broker_ids:
             self._played.room = ROOM
         elif self._only:
             self._played.signal(self._node, "KILL")
@@ -136,6 +136,20 @@ class PlayedDisk:
     def make_room(self) -> None:
         self._played.do(f"make room for {self._node}")
         self._played.room = None
+
+
+class PlayedSettings:
+    """What stands in for `GroupSettings`: each change is made at once, if anybody can."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+
+    def change(self) -> bool:
+        return self._played.can_change
+
+    def expect_kept(self) -> None:
+        kept = not self._played.lie.is_forgetful
+        self._played.check("changes of metadata", "all kept", "", kept=kept)
 
 
 class PlayedBalancer:
@@ -207,6 +221,13 @@ def replaced(played: Played) -> dict[Any, Any]:
         played.do("wait for a whole quorum")
         return WHOLE(run)
 
+    def expect_end(_run: object, node: int, meanwhile: Callable[[], object] = bool) -> None:
+        """Let it end, but for a controller that has nothing to write."""
+        is_met = node in played.cluster.broker_ids or bool(meanwhile())
+        if is_met and not played.lie.is_hoarding:
+            played.signal(node, "KILL")
+        played.check(f"{node}, on a full disk", "ends", "", kept=is_met)
+
     return {
         time: played.time,
         closing.end_of: played.end_of,
@@ -231,7 +252,8 @@ def replaced(played: Played) -> dict[Any, Any]:
         ),
         controllers.wait_quorum_whole: wait_quorum_whole,
         disk_full.expect_told: takes("told"),
-        disk_full.expect_end: takes("ends"),
+        disk_full.expect_end: expect_end,
+        disk_full.GroupSettings: lambda _run: PlayedSettings(played),
         evidence.events_of: played.events_of,
         evidence.history_files: lambda _history: played.histories,
         split_brain.named: lambda directory: named(played, directory),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -41,6 +41,7 @@ from holdfast.lab.steps.expiry import begins, expect_begins
 from holdfast.lab.steps.moving import expect_even
 from holdfast.wire.batch import Record, build_batch
 
+T = TypeVar("T")
 VICTIM = 2
 
 
@@ -79,8 +80,10 @@ class Sightings:
     def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
         return condition()
 
-    def wait(self, _what: str, condition: Callable[[], bool], _bound_s: float) -> None:
-        assert condition()
+    def wait(self, _what: str, condition: Callable[[], T], _bound_s: float) -> T:
+        found = condition()
+        assert found
+        return found
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -40,6 +40,12 @@ LIES = (
     Lie(name="there are elections all the time", is_restless=True),
     Lie(name="not all is said, and moves do nothing", is_forgetful=True),
     Lie(name="no metadata change is made", is_frozen=True),
+    Lie(name="no metadata change is made once somebody is hurt", is_frozen=True, since=HURT),
+    Lie(
+        name="no metadata change is made on a full disk",
+        is_frozen=True,
+        since=("fill the disk of 100",),
+    ),
     Lie(name="no controller follows one that is lost", is_vacant=True),
     Lie(name="everything takes its time", is_slow=True),
 )

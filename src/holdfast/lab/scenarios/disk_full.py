@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.replica_files import stored_replica
 from holdfast.cluster.layout import EMBEDDED
 from holdfast.cluster.nodes import NodeStatus
@@ -23,7 +25,6 @@ from holdfast.lab.scenarios.write_anomaly import (
 )
 from holdfast.lab.steps.controllers import (
     CHANGE_S,
-    MetadataChanger,
     active_controller,
     expect_next_controller,
     wait_quorum_whole,
@@ -39,12 +40,18 @@ from holdfast.lab.steps.usual import (
     start_exact,
 )
 from holdfast.lab.steps.wants import Want, preferred, without
+from holdfast.wire.administration import AdminError, alter_configs, describe_configs
+from holdfast.wire.structs import ResourceType
 
 VICTIM = 1  # leads some of the topic's partitions, and follows in all others
 FULL, NO_SPACE = "the disk is full", "No space left on device"  # in our words, and the system's
 LARGE = "large"  # who writes what does not fit any more
 REFUSAL = "KAFKA_STORAGE_ERROR"
 SENT_MAX = 200  # events that fit into what the last page of a file has left
+
+# Of changes of metadata: a setting of a group that nobody is in, which is not its default.
+GROUP, SETTING, VALUE = "of-nobody", "consumer.session.timeout.ms", "50000"
+ANSWER_S = 10.0  # for one of them; what hangs for longer is given up, and counts for nothing
 
 
 def one_of_two(run: Run) -> None:
@@ -107,14 +114,16 @@ def controller_full(run: Run, clients: Clients, disks: Mapping[int, SmallDisk]) 
     disk = disks[before.leader]
     acknowledged = clients.raw.tail.poll().count(Acknowledged)
     full = f"the disk of the active controller, {before.leader}, is full"
+    settings = GroupSettings(run)
+    must_come(run, "a change of metadata before that", settings.change, CHANGE_S)
+    disk.fill()
     # Who has nothing to write meets no full disk, and a file's last page takes some changes yet.
-    with MetadataChanger(run.cluster.bootstrap_servers) as changer:
-        disk.fill()
-        expect_end(run, before.leader)
-        ended_ms = time.monotonic() * 1000
-        expect_next_controller(run, full, before)
-        change = f"{full}: the first metadata change"
-        must_come(run, change, lambda: changer.first_after(ended_ms), CHANGE_S)
+    expect_end(run, before.leader, settings.change)
+    ended_s = time.monotonic()
+    expect_next_controller(run, full, before)
+    must_come(run, f"{full}: the first metadata change", settings.change, CHANGE_S)
+    took_s = time.monotonic() - ended_s
+    run.note(f"metadata change again {took_s:.1f} s after {before.leader} has ended")
     run.expect(full, preferred(run.replicas))
     run.expect_flow(clients.raw, full, SETTLE_S)
     more = clients.raw.tail.poll().count(Acknowledged) - acknowledged
@@ -123,6 +132,55 @@ def controller_full(run: Run, clients: Clients, disks: Mapping[int, SmallDisk]) 
     run.start_node(before.leader)
     wait_quorum_whole(run)
     active_controller(run)
+    settings.expect_kept()
+
+
+class GroupSettings:
+    """Changes metadata: each time a setting of another group, so that none hides another's loss."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._driver = Driver(run.cluster.bootstrap_servers, "changer", timeout_s=ANSWER_S)
+        run.afterwards.callback(self._driver.close)
+        self._numbers = count()
+        self._made: list[str] = []
+
+    def change(self) -> bool:
+        """Make one change. False: it is refused, or not answered; nobody is promised that one."""
+        group = f"{GROUP}-{next(self._numbers)}"
+        try:
+            self._driver.perform(alter_configs(ResourceType.GROUP, group, {SETTING: VALUE}))
+        except (AdminError, DriverError):
+            return False
+        self._made.append(group)
+        return True
+
+    def expect_kept(self) -> None:
+        """Check that every broker knows all that was made, once it knows the last of it."""
+        lost = max(self._lost_at(broker) for broker in self._run.cluster.broker_ids)
+        self._run.check(
+            "changes of metadata that were acknowledged",
+            f"all {len(self._made)} kept",
+            f"{lost} lost",
+            kept=not lost,
+        )
+
+    def _lost_at(self, broker: int) -> int:
+        last, all_of_them = self._made[-1:], self._made
+        learns = f"broker {broker} learns of the last change of metadata"
+        must_come(self._run, learns, lambda: self._values(broker, last) == [VALUE], SETTLE_S)
+        tells = f"broker {broker} tells of all of them"
+        values = must_come(self._run, tells, lambda: self._values(broker, all_of_them), SETTLE_S)
+        return len(all_of_them) - values.count(VALUE)
+
+    def _values(self, broker: int, groups: Sequence[str]) -> list[str | None]:
+        """Return what a broker has of these, their defaults included; empty: it does not answer."""
+        asked = describe_configs(ResourceType.GROUP, groups, [SETTING])
+        try:
+            found = self._driver.perform(asked, node=broker)
+        except (AdminError, DriverError):
+            return []
+        return [entry.value for group in groups for entry in found[group]]
 
 
 def leader_alone(run: Run) -> None:
@@ -176,12 +234,20 @@ def expect_written(run: Run, leader: int, told: Sequence[int | None], end: int) 
     return written
 
 
-def expect_end(run: Run, node: int) -> None:
-    """Check that a node ends by itself, and says why in its last line."""
+def expect_end(run: Run, node: int, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Check that a node ends by itself, and says why in its last line.
+
+    `meanwhile` is done again and again until then.
+    """
+
+    def has_ended() -> bool:
+        meanwhile()
+        return run.cluster.state(node) == "dead"
+
     if node in run.cluster.broker_ids:
         run.observer.avoid(node)
     run.ended.add(node)
-    ended = run.soon(lambda: run.cluster.state(node) == "dead", SETTLE_S)
+    ended = run.soon(has_ended, SETTLE_S)
     run.check(
         f"{node}, on a full disk alone",
         "ends by itself",
@@ -189,12 +255,20 @@ def expect_end(run: Run, node: int) -> None:
         kept=ended,
         late=True,
     )
-    expect_told(run, node, "has ended", lambda status: status.ended_with)
+    expect_told(run, node, "has ended", lambda status: status.ended_with, given=ended)
 
 
-def expect_told(run: Run, node: int, what: str, told: Callable[[NodeStatus], object]) -> None:
+def expect_told(
+    run: Run,
+    node: int,
+    what: str,
+    told: Callable[[NodeStatus], object],
+    *,
+    given: bool = True,
+) -> None:
     """Check that the cause stands in `holdfast status`, and in the node's log, once.
 
+    `given`: whether the node has come to say it; if that was only late, so is this.
     Of nodes that are not ours status knows nothing, and their logs have the system's own words.
     """
 
@@ -211,15 +285,16 @@ def expect_told(run: Run, node: int, what: str, told: Callable[[NodeStatus], obj
     if run.parameters.engine != EMBEDDED:
         run.soon(lambda: bool(lines(NO_SPACE)), SETTLE_S)
         seen = f"{lines(NO_SPACE)} times"
-        run.check(f"the log of {node}, which {what}", NO_SPACE, seen, kept=bool(lines(NO_SPACE)))
+        name = f"the log of {node}, which {what}"
+        run.check(name, NO_SPACE, seen, kept=bool(lines(NO_SPACE)), given=given)
         return
     run.soon(lambda: FULL in words(), SETTLE_S)
     seen = words()
-    run.check(
-        f"`holdfast status` of {node}, which {what}", FULL, seen or "nothing", kept=FULL in seen
-    )
-    count = lines("goes offline", FULL)
-    run.check(f"the log of {node}, which {what}", "says so once", f"{count} times", kept=count == 1)
+    name = f"`holdfast status` of {node}, which {what}"
+    run.check(name, FULL, seen or "nothing", kept=FULL in seen, given=given)
+    times = lines("goes offline", FULL)
+    name = f"the log of {node}, which {what}"
+    run.check(name, "says so once", f"{times} times", kept=times == 1, given=given)
 
 
 SCENARIO = Scenario(
@@ -231,11 +306,12 @@ SCENARIO = Scenario(
         "append, and it is refused. Room alone does not bring it back, a"
         " new start does, and it copies what it lacks. A broker whose only directory is full ends"
         " by itself, and so does a controller; the others go on. Nothing acknowledged is lost, "
-        "and `holdfast status` and the log name the cause. In the control the followers stand "
-        "still and acks=1 is enough: what only the full disk holds is lost. The file systems are "
-        "small ones in memory, of this run alone; where they can't be had, it says so."
+        "metadata included, and `holdfast status` and the log name the cause. In the control the "
+        "followers stand still and acks=1 is enough: what only the full disk holds is lost. The "
+        "file systems are small ones in memory, of this run alone; where they can't be had, it "
+        "says so."
     ),
-    defaults=Parameters(partitions=6),
+    defaults=Parameters(partitions=6, controllers=3),
     parts=(
         Part(
             name="main",
@@ -256,6 +332,16 @@ SCENARIO = Scenario(
         ),
     ),
     fixed=frozenset(
-        {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}
+        {
+            "acks",
+            "brokers",
+            "combined",
+            "partitions",
+            "replication_factor",
+            "min_isr",
+            "signal",
+            "elr",
+        }
     ),
+    least={"controllers": 3},
 )

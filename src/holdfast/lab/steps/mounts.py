@@ -1,8 +1,9 @@
 """A small file system for a directory of a run, in memory, which no other process sees.
 
 Owns the mounts. They lie in a namespace that this process enters, and with it all that it starts
-from then on: the system takes them away when the last of them has ended, SIGKILL included. Root is
-not needed where users may have namespaces of their own. Linux only.
+from then on: the system takes them away when the last of them has ended, SIGKILL included. Who is
+not root gets there where users may have namespaces of their own, before there is a second thread;
+a run of the lab has some, and is to be started as the root of such a namespace. Linux only.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def _unshare(flags: int) -> None:
         reason = os.strerror(ctypes.get_errno())
         raise LabError(
             f"This machine does not let the run have a small file system of its own ({reason}): "
-            "it takes root, or namespaces for users."
+            "it takes root, or the root of a namespace of your own: put `unshare --map-root-user` "
+            "before the command."
         )
 
 

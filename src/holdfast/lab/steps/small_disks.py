@@ -6,10 +6,12 @@ of a full disk it does by itself; the history says when there was no room, and w
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from shutil import copytree
 
+from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 from holdfast.lab.steps.closing import log_directories
 from holdfast.lab.steps.mounts import mount_small, unmount
@@ -17,6 +19,7 @@ from holdfast.lab.steps.mounts import mount_small, unmount
 SIZE_BYTES = 48 << 20
 SPARE_BYTES = 256 << 10  # what the events themselves may still take
 FILLER = "of-another-program"
+FILLS_MAX = 20  # the node may take what has just been counted as free
 PROPERTY = "log.dirs"
 
 
@@ -59,15 +62,31 @@ class SmallDisk:
 
     def fill(self, spare_bytes: int = 0) -> None:
         """Take all the room there is, but for so much."""
-        with (self.file_system / FILLER).open("wb") as file:
-            found = os.statvfs(self.file_system)
-            taken = found.f_bavail * found.f_frsize - spare_bytes
-            os.posix_fallocate(file.fileno(), 0, taken)
+        take_room(self.file_system / FILLER, spare_bytes)
         self._run.note(f"{self}: another program leaves {spare_bytes:,} bytes free")
 
     def make_room(self) -> None:
         (self.file_system / FILLER).unlink()
         self._run.note(f"{self}: there is room again")
+
+
+def take_room(filler: Path, spare_bytes: int) -> None:
+    """Let a file take all the room of its file system, but for so much, while others write there.
+
+    LabError: they always come first.
+    """
+    with filler.open("wb") as file:
+        for _ in range(FILLS_MAX):
+            found = os.statvfs(filler)
+            taken = found.f_bavail * found.f_frsize - spare_bytes
+            try:
+                os.posix_fallocate(file.fileno(), 0, taken)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                return
+    raise LabError(f"{filler.parent} can't be filled: others write into it all the while")
 
 
 def _set_directories(config: Path, directories: list[Path]) -> None:
