@@ -33,6 +33,7 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.steps.usual import REFUSAL
 from holdfast.lab.steps.wants import Want, lists_text, names, preferred
+from holdfast.wire.administration import Election
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
 
 LOOKS = 10  # of a wait
@@ -385,9 +386,11 @@ class Played:
 
     def ask(self, asked: Any, _otherwise: str) -> Any:
         self.do(f"ask {type(asked.message).__name__}")
-        if isinstance(asked.message, ElectLeadersRequest):
+        message = asked.message
+        if isinstance(message, ElectLeadersRequest) and message.election_type == Election.PREFERRED:
             for partition, wanted in preferred(self.replicas).items():
-                self.look_like(partition, Want(wanted.leader, None))
+                if wanted.leader in set(self._states[partition].isr) - self._down:
+                    self.look_like(partition, Want(wanted.leader, None))
         return {}
 
     def fault(self, action: str, *nodes: int, wait: bool = True) -> float:
@@ -418,7 +421,8 @@ class Played:
 
     def _is_led(self) -> bool:
         """Whether a controller is there to change anything."""
-        return any(map(self.hears, self.cluster.controller_ids))
+        voters = self.cluster.controller_ids
+        return 2 * sum(map(self.hears, voters)) > len(voters)
 
     def _fence(self, partitions: Iterable[int]) -> None:
         """Let who stands still, or is cut off, be out of the ISR, and lead no more."""
@@ -578,6 +582,7 @@ class Played:
         self._flow()
         self.now_ms += EXPECTED_MS
         gone = self._down | self.apart.keys()
+        stays = [p for p, each in wanted.items() if self._leads_on(p, each)]
         for partition, each in wanted.items():
             isr, leader = each.isr, each.leader
             if isr and leader is None and self.leader_of(partition) in {*gone, -1}:
@@ -585,7 +590,15 @@ class Played:
             self.look_like(partition, Want(leader, isr))
         self._fence(set(self._states) - set(wanted))
         told = "; ".join(f"P{p}: {each}" for p, each in sorted(wanted.items()))
-        return self.check(when, told, "", kept=True)
+        return self.check(when, told, "", kept=not stays, late=bool(stays))
+
+    def _leads_on(self, partition: int, wanted: Want) -> bool:
+        """Whether another leader is wanted although the one that leads lives, heard and in sync."""
+        leader = self.leader_of(partition)
+        if wanted.leader is None or wanted.leader == leader:
+            return False
+        silent = self._down | self._still | self.apart.keys()
+        return leader not in {-1, *silent} and leader in (wanted.isr or {leader})
 
     @property
     def histories(self) -> list[Path]:

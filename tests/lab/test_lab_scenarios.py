@@ -67,7 +67,8 @@ def test_doubled_events_are_the_clients_own_only_where_nobody_promised_otherwise
 def test_settings_that_steps_rely_on_are_refused(name: str) -> None:
     scenario = load_scenario(name)
     changed = {"brokers": 5, "partitions": 9, "acks": "0", "signal": "TERM", "min_isr": 1,
-               "replication_factor": 3, "elr": True, "unclean": True, "controllers": 5}  # fmt: skip
+               "replication_factor": 3, "elr": True, "unclean": True, "controllers": 5,
+               "combined": True}  # fmt: skip
     for flag in scenario.fixed:
         if changed[flag] != getattr(scenario.defaults, flag):
             with pytest.raises(LabError, match=flag.replace("_", "-")):
