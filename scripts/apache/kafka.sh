@@ -104,15 +104,13 @@ takes() {
 
 # One node is started and ended, and writes down what it has loaded. Whatever ends this script ends
 # the node, which does not hear a Ctrl-C; and what was not written to its end takes nobody's place.
-archive() {
-    local port=$((40000 + RANDOM % 9000)) waited=0
-    making=$archive.$$ directory=$(mktemp -d) pid=
-    trap '[ -z "$pid" ] || kill -KILL "$pid" 2> /dev/null || true; rm -rf "$directory" "$making"' EXIT
+archive_once() {
+    # With its controller's, 10,000 above, below the ports that the kernel gives to whoever asks.
+    local port=$((12000 + RANDOM % 10000)) waited=0
     ARCHIVE_TO=$making "$here/kafka.sh" single "$directory" "$port" > "$directory/log" 2>&1 &
     pid=$!
     until (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do
         if ! kill -0 "$pid" 2> /dev/null || [ $((waited += 1)) -gt 600 ]; then
-            tail -n 5 "$directory/log" >&2
             return 1
         fi
         sleep 0.2
@@ -120,11 +118,30 @@ archive() {
     kill -TERM "$pid"
     wait "$pid" 2> /dev/null || true # a JVM that is told to end says so in its status
     pid=
-    if ! takes "$making"; then
+    takes "$making"
+}
+
+# Nobody keeps a port free for it: where somebody else has it, another one is tried.
+archive() {
+    making=$archive.$$ directory= pid=
+    trap 'discard' EXIT
+    for _ in 1 2 3; do
+        directory=$(mktemp -d)
+        if archive_once; then
+            mv "$making" "$archive"
+            return
+        fi
         tail -n 5 "$directory/log" >&2
-        return 1
-    fi
-    mv "$making" "$archive"
+        discard
+    done
+    return 1
+}
+
+# Ends what is left of a try, its node and its files.
+discard() {
+    [ -z "$pid" ] || kill -KILL "$pid" 2> /dev/null || true
+    pid=
+    rm -rf "$directory" "$making"
 }
 
 case $command in

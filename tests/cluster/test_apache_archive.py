@@ -44,6 +44,10 @@ def end(*_):
 
 signal.signal(signal.SIGTERM, end)
 Path(os.environ["PID"]).write_text(str(os.getpid()))
+taken = Path(os.environ.get("TAKEN", "none"))
+if taken.exists():
+    taken.unlink()
+    sys.exit("Address already in use")
 told = dict(line.split("=", 1) for line in Path(words[-1]).read_text().split())
 port = int(told["advertised.listeners"].rpartition(":")[2])
 server = None if os.environ.get("NEVER") else socket.create_server(("127.0.0.1", port))
@@ -84,6 +88,17 @@ def test_an_archive_of_another_java_is_known_and_replaced(
     assert run("archive", environment) == 0
     assert run("archived", environment) == 0
     assert archive.read_text() == "of this Java"
+    assert [*(tmp_path / "t").iterdir()] == []
+
+
+def test_a_port_that_somebody_else_has_costs_another_try(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Seen to fail: one port was tried, of those that every connection of the machine is given."""
+    taken = tmp_path / "taken"
+    taken.touch()
+    assert run("archive", {**environment, "TAKEN": str(taken)}) == 0
+    assert not taken.exists()
     assert [*(tmp_path / "t").iterdir()] == []
 
 
