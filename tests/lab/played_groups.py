@@ -9,7 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-from tests.lab.played import FAR, Played
+from tests.lab.played import Played
+from tests.lab.played_cluster import FAR
 
 from holdfast.lab.group_members import Held
 

@@ -16,8 +16,9 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from tests.lab.played import FAR, Played
+from tests.lab.played import Played
 from tests.lab.played_clients import BALANCER, HONEST, Lie
+from tests.lab.played_cluster import FAR
 from tests.lab.played_groups import PlayedGroup, PlayedSink, rows
 from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
 from tests.lab.played_pipelines import NoTable, PlayedPipeline, PlayedTopic, read_log, server
