@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from tests.lab.played_clients import BALANCER, HONEST, Client, Lie, Worker
 from tests.lab.played_cluster import PlayedCluster
+from tests.lab.played_rules import why_not
 
 from holdfast.judge.history import (
     Acknowledged,
@@ -27,7 +28,7 @@ from holdfast.judge.history import (
 )
 from holdfast.lab.parameters import NotInTimeError, Parameters
 from holdfast.lab.report import Table
-from holdfast.lab.run import Run
+from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.steps.usual import REFUSAL
 from holdfast.lab.steps.wants import Want, names, preferred
 from holdfast.wire.administration import Election
@@ -204,8 +205,11 @@ class Played(PlayedCluster):
         message = asked.message
         if isinstance(message, ElectLeadersRequest) and message.election_type == Election.PREFERRED:
             for partition, wanted in preferred(self.replicas).items():
-                if wanted.leader in set(self._states[partition].isr) - self._down:
+                if wanted.leader in self.candidates(partition) and self.is_led:
                     self.look_like(partition, Want(wanted.leader, None))
+        self.is_unclean |= isinstance(message, ElectLeadersRequest) and (
+            message.election_type == Election.UNCLEAN
+        )
         return {}
 
     def fault(self, action: str, *nodes: int, wait: bool = True) -> float:
@@ -213,8 +217,7 @@ class Played(PlayedCluster):
         for node in nodes:
             if action in {"KILL", "TERM"}:
                 self.now_ms += 1
-                self._down.add(node)
-                self._end(node, action)
+                self.fell(node, action)
             elif action == "STOP":
                 self._still.add(node)
             else:
@@ -284,12 +287,13 @@ class Played(PlayedCluster):
     # -- what is waited for and checked ----------------------------------------------------------
 
     def _flow(self) -> None:
+        self.time_passes()
         self.now_ms += LOOK_S * 1000
         for worker in self._workers:
             worker.flow()
 
     def wait(self, what: str, condition: Callable[[], Any], bound_s: float) -> Any:
-        self.do(f"wait for {what}")
+        self.do(f"wait {bound_s:g} s for {what}")
         self.now_ms += SLOW_MS if self.lie.is_slow else 0.0
         for _ in range(min(LOOKS, int(bound_s / LOOK_S) + 1)):
             if found := condition():
@@ -309,8 +313,9 @@ class Played(PlayedCluster):
         self._flow()
 
     def steady_view(self, seconds: float) -> None:
-        self.do("time passes")
+        self.do(f"{seconds:g} s pass")
         self.now_ms += seconds * 1000
+        self.time_passes()
         for worker in self._workers:
             if worker.place is not None and self.lie.is_leaky:
                 worker.flow()
@@ -337,11 +342,12 @@ class Played(PlayedCluster):
             raise NotInTimeError(f"{worker.name} does not flow")
 
     def expect_flow(
-        self, worker: Worker, when: str, _bound_s: float, partitions: Sequence[int] | None = None
+        self, worker: Worker, when: str, bound_s: float, partitions: Sequence[int] | None = None
     ) -> bool:
         wanted = self.partitions if partitions is None else partitions
         kept = not self._silent(worker, wanted)
-        return self.check(f"{worker.name} flows, {when}", names(wanted), "", kept=kept, late=True)
+        told = f"{names(wanted)} in {bound_s:g} s"
+        return self.check(f"{worker.name} flows, {when}", told, "", kept=kept, late=True)
 
     def _silent(self, worker: Worker, wanted: Sequence[int]) -> list[int]:
         since_ms = self.now_ms
@@ -349,19 +355,24 @@ class Played(PlayedCluster):
         told = worker.tail.acknowledged_ms
         return [p for p in wanted if told.get(p, 0.0) <= since_ms]
 
-    def expect(self, when: str, wanted: Mapping[int, Want], _bound_s: float = 0.0) -> bool:
+    def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
         self._flow()
         self.now_ms += EXPECTED_MS
         gone = self._down | self.apart.keys()
-        stays = [p for p, each in wanted.items() if self._leads_on(p, each)]
+        against = {p: why for p, each in wanted.items() if (why := why_not(self, p, each))}
         for partition, each in wanted.items():
+            if partition in against:
+                continue
             isr, leader = each.isr, each.leader
             if isr and leader is None and self.leader_of(partition) in {*gone, -1}:
                 leader = next((n for n in self.replicas[partition] if n in isr - gone), -1)
             self.look_like(partition, Want(leader, isr))
         self._fence(set(self._states) - set(wanted))
         told = "; ".join(f"P{p}: {each}" for p, each in sorted(wanted.items()))
-        return self.check(when, told, "", kept=not stays, late=bool(stays))
+        told += f" in {bound_s:g} s"
+        for partition, why in against.items():
+            self.do(f"P{partition} does not come to look so: {why}")
+        return self.check(when, told, "", kept=not against, late=bool(against))
 
     @property
     def histories(self) -> list[Path]:

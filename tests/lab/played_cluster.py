@@ -41,10 +41,15 @@ class PlayedCluster:
         self.left: dict[int, int] = {}  # who was the last in sync, by partition
         self.after_exit: dict[int, Any] = {}
         self.mute: set[int] = set()  # controllers whom nobody hears
+        self.hindrances: list[str] = []  # faults by which who lives may fall behind
+        self.doubted: set[int] = set()  # who lacks what it had, so that it may not lead
+        self.is_unclean = parameters.unclean
         self.cluster = self._nodes(directory)
         self._down: set[int] = set()
         self._still: set[int] = set()
         self._states: dict[int, PartitionState] = {}
+        self._due: list[Callable[[], None]] = []  # what controllers do once time has passed
+        self._unnoticed: set[int] = set()  # who is dead, and is still thought to live
 
     def _nodes(self, directory: Path) -> Any:
         """Return what steps ask for of a cluster."""
@@ -99,11 +104,25 @@ class PlayedCluster:
 
     @property
     def view(self) -> Any:
-        up = set(self.cluster.broker_ids) - self._down - self._still
+        up = set(self.cluster.broker_ids) - self._down - self._still | self._unnoticed
         return SimpleNamespace(partitions=dict(self._states), brokers=frozenset(up), seen_by=-1)
 
     def leader_of(self, partition: int) -> int:
         return self._states[partition].leader
+
+    def state_of(self, partition: int) -> PartitionState:
+        return self._states[partition]
+
+    @property
+    def silent(self) -> set[int]:
+        """Brokers that no controller hears."""
+        return self._down | self._still | self.apart.keys()
+
+    def candidates(self, partition: int) -> list[int]:
+        """Return who can lead without a loss, the first of them first."""
+        state = self._states[partition]
+        able = set(state.isr) - self.silent - self.doubted
+        return [node for node in state.replicas if node in able]
 
     def has_enough(self, partition: int) -> bool:
         state = self._states[partition]
@@ -177,8 +196,12 @@ class PlayedCluster:
         """Let these partitions have these replicas."""
         self.placement[self.topic] |= target
         for partition, nodes in () if self.lie.is_forgetful else target.items():
-            state = replace(self._states[partition], replicas=nodes, isr=nodes)
-            self._states[partition] = state
+            before = self._states[partition]
+            leader = before.leader if before.leader in nodes else nodes[0]
+            epoch = before.leader_epoch + (leader != before.leader)
+            self._states[partition] = replace(
+                before, leader=leader, leader_epoch=epoch, replicas=nodes, isr=nodes
+            )
 
     # -- what changes it ---------------------------------------------------------------------------
 
@@ -190,6 +213,8 @@ class PlayedCluster:
         if leader < 0 and wanted.isr is None:
             isr = (0,) if self.lie.is_crowded else isr[-1:]
             isr = before.replicas if self.lie.is_hoarding else isr
+        if leader >= 0:
+            self.doubted -= set(isr)
         rises = leader != before.leader or self.lie.is_restless
         rises &= not (self.lie.is_stale and self.is_lying)
         self._states[partition] = PartitionState(
@@ -221,19 +246,41 @@ class PlayedCluster:
     def signal(self, node: int, action: str) -> None:
         """Let a node be down once it was killed."""
         if action in {"KILL", "TERM"}:
-            self._down.add(node)
+            self.fell(node, action)
+
+    def fell(self, node: int, action: str) -> None:
+        """Let a node be down: who is killed is missed only once its session is over."""
+        self._down.add(node)
+        if action == "TERM":
             self._end(node, action)
+            return
+        self._unnoticed |= {node} & set(self.cluster.broker_ids)
+        self._due.append(lambda: self._missed(node))
+
+    def _missed(self, node: int) -> None:
+        self._unnoticed.discard(node)
+        self._end(node, "KILL")
+
+    def time_passes(self) -> None:
+        """Let controllers do what is due, if there is one; else it waits."""
+        while self._due and self.is_led:
+            self._due.pop(0)()
 
     def start_node(self, *nodes: int, wait: bool = True) -> None:
         self.do(f"start {' '.join(map(str, nodes))}{'' if wait else ', not waited for'}")
         self._down -= set(nodes)
         self._still -= set(nodes)
+        self._due.append(lambda: self._caught_up(nodes))
+
+    def _caught_up(self, nodes: Sequence[int]) -> None:
+        """Let these be in sync where somebody leads whom they can copy from."""
         for partition, state in list(self._states.items()):
-            back = set(state.isr) | (set(nodes) & set(state.replicas))
+            back = set(state.isr) | (set(nodes) & set(state.replicas) - self.silent)
             if state.leader >= 0:
                 self.look_like(partition, Want(None, frozenset(back)))
 
-    def _is_led(self) -> bool:
+    @property
+    def is_led(self) -> bool:
         """Whether a controller is there to change anything."""
         voters = self.cluster.controller_ids
         return 2 * sum(map(self.hears, voters)) > len(voters)
@@ -241,7 +288,7 @@ class PlayedCluster:
     def _fence(self, partitions: Iterable[int]) -> None:
         """Let who stands still, or is cut off, be out of the ISR, and lead no more."""
         silent = self._still | self.apart.keys()
-        for partition in partitions if self._is_led() else ():
+        for partition in partitions if self.is_led else ():
             state = self._states[partition]
             left = [node for node in state.replicas if node in set(state.isr) - silent]
             if left and silent & set(state.isr):
@@ -252,20 +299,14 @@ class PlayedCluster:
         """Let others lead what a node has led, if anybody else is in sync."""
         if action == "TERM" and self.lie.is_hasty:
             self.after_exit[node] = self.view  # nobody has been told
-        for partition, state in list(self._states.items()) if self._is_led() else ():
+        for partition, state in list(self._states.items()) if self.is_led else ():
             left = [each for each in state.replicas if each in set(state.isr) - {node}]
             if state.isr == (node,):
                 self.left[partition] = node
+                # Kafka trusts nobody with eligible replicas who gives no proof of a clean end.
+                self.doubted |= {node} if action == "KILL" and self.parameters.elr else set()
             if node in state.isr:
                 leader = state.leader if state.leader != node else left[0] if left else -1
                 self.look_like(partition, Want(leader, frozenset(left or {node})))
         if action == "TERM" and not self.lie.is_hasty:
             self.after_exit[node] = self.view
-
-    def _leads_on(self, partition: int, wanted: Want) -> bool:
-        """Whether another leader is wanted although the one that leads lives, heard and in sync."""
-        leader = self.leader_of(partition)
-        if wanted.leader is None or wanted.leader == leader:
-            return False
-        silent = self._down | self._still | self.apart.keys()
-        return leader not in {-1, *silent} and leader in (wanted.isr or {leader})

@@ -65,6 +65,7 @@ class PlayedSides:
     def _begin(self, text: str) -> None:
         self._played.now_ms += 1
         self._played.do(text)
+        self._played.hindrances.append(text)
         self.latest = text
         self._dropped += 0 if self._played.lie.is_leaky else 7
 
@@ -78,6 +79,7 @@ class PlayedSides:
     def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
         self.latest = f"slow {a} to {b}: {latency or rate}"
         self._played.do(self.latest)
+        self._played.hindrances.append(self.latest)
         self._played.slow_ms = 0.0 if self._played.lie.is_hasty else 2000.0
         return self._played.now_ms
 
@@ -103,10 +105,12 @@ class PlayedSides:
         self._played.cut_clients.clear()
         self._played.apart.clear()
         self._played.mute.clear()
+        self._played.hindrances.clear()
         return at_ms
 
     def end(self, fault: str) -> None:
         self._played.do(f"end of: {fault}")
+        self._played.hindrances.remove(fault)
         for node in self._isolated.pop(fault, ()):
             self._played.apart.pop(node, None)
             self._played.mute.discard(node)

@@ -154,7 +154,7 @@ class PlayedPipeline:
     def expect_progress(
         self,
         when: str,
-        _bound_s: float = 0.0,
+        bound_s: float | None = None,
         partitions: Sequence[int] | None = None,
         *,
         behind: Mapping[int, int] | None = None,
@@ -163,7 +163,10 @@ class PlayedPipeline:
         words = [f"behind {dict(behind)}"] if behind is not None else []
         words += [] if partitions is None else [f"in {list(partitions)}"]
         words += [] if since_s is None else ["since it was hurt"]
-        self._played.check(f"{when}: the table goes on", " ".join(words) or "-", "", kept=True)
+        words += [] if bound_s is None else [f"in {bound_s:g} s"]
+        leaders = set(map(self._played.leader_of, self._played.partitions))
+        kept = not leaders & {-1, *self._played.silent}
+        self._played.check(f"{when}: the table goes on", " ".join(words) or "-", "", kept=kept)
 
     def catch_up(self, ends: Mapping[int, int]) -> None:
         self.table.take(ends)

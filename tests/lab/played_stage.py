@@ -129,6 +129,7 @@ class PlayedDisk:
 
     def fill(self, spare_bytes: int = 0) -> None:
         self._played.do(f"fill the disk of {self._node}, but for {spare_bytes}")
+        self._played.hindrances.append(f"a full disk of {self._node}")
         if not spare_bytes and self._node in self._played.cluster.broker_ids:
             self._played.room = ROOM
         elif self._only:
@@ -136,6 +137,7 @@ class PlayedDisk:
 
     def make_room(self) -> None:
         self._played.do(f"make room for {self._node}")
+        self._played.hindrances.remove(f"a full disk of {self._node}")
         self._played.room = None
 
 
@@ -214,6 +216,10 @@ def replaced(played: Played) -> dict[Any, Any]:
     def takes(what: str) -> Callable[..., None]:
         return lambda _run, *told: played.do(f"{what} {' '.join(map(word, told))}")
 
+    def replace_disk(_run: object, node: int) -> None:
+        played.do(f"new disk {node}")
+        played.doubted.add(node)
+
     def expect_begins(_run: object, when: str, wanted: dict[int, int]) -> None:
         played.begins |= wanted
         played.check(f"begins, {when}", str(wanted), "", kept=True)
@@ -233,7 +239,7 @@ def replaced(played: Played) -> dict[Any, Any]:
         time: played.time,
         closing.end_of: played.end_of,
         closing.replica_directory: lambda _run, node, partition: Path(f"{node}-{partition}"),
-        dead_disks.replace_disk: takes("new disk"),
+        dead_disks.replace_disk: replace_disk,
         dead_disks.lose_replicas: takes("copies lost"),
         dead_disks.cut_back: takes("cut back"),
         shutil: SimpleNamespace(copytree=takes("copied"), which=lambda _name: None),

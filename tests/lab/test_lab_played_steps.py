@@ -13,11 +13,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.lab import played_stage
+from tests.lab.played import Played
 from tests.lab.played_clients import HONEST, Lie
 from tests.lab.played_stage import play
 
 from holdfast.judge.history import Refused, Unknown
 from holdfast.lab.scenario import DRAWN, SCENARIOS, load_scenario
+from holdfast.lab.steps.wants import preferred, want
 
 FOLDER = Path(__file__).parent / "played_steps"
 HURT = ("KILL", "TERM", "STOP", "isolate", "cut", "fill")
@@ -107,3 +110,54 @@ def test_every_part_is_played() -> None:
     assert set(PLAYED) | NOT_PLAYED == {*SCENARIOS, *DRAWN}
     for name in PLAYED:
         assert list(sections(name)) == parts_of(name)
+
+
+# Of these the stage does not make what their control takes away: progress of a query, of a group.
+STAGED_WHOLE = {
+    "consumer-replaced",
+    "coordinator-lost",
+    "pipeline-database-down",
+    "pipeline-driver-killed",
+    "pipeline-executor-killed",
+    "pipeline-rebalanced",
+    "pipeline-topic-recreated",
+    "pipeline-zombie",
+    "replication-network",
+    "rolling-clients",
+    "standby-group",
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_who_does_all_that_it_must_fails_nothing_but_controls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """Goal: no `--rewrite` takes steps that would call a correct cluster broken."""
+    for part in load_scenario(name).parts:
+        came = play(monkeypatch, tmp_path, name, part.name)
+        if not part.is_control:
+            assert (came.failed, came.broke_off) == ([], None)
+        elif (breaks := part.breaks_check) and name not in STAGED_WHOLE:
+            assert [each for each in came.failed if breaks in each]
+            assert [each for each in came.failed if breaks not in each] == []
+
+
+class Rebalanced(Played):
+    """A run whose controllers give leadership back by themselves before a broker is hurt."""
+
+    def fault(self, action: str, *nodes: int, wait: bool = True) -> float:
+        for partition, wanted in preferred(self.replicas).items():
+            if wanted.leader in self.candidates(partition):
+                self.look_like(partition, want(wanted.leader))
+        return super().fault(action, *nodes, wait=wait)
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_leadership_may_be_given_back_at_any_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """Goal: `auto.leader.rebalance.enable`, Kafka's default, makes no cluster a broken one."""
+    monkeypatch.setattr(played_stage, "Played", Rebalanced)
+    for part in load_scenario(name).parts:
+        if not part.is_control:
+            assert play(monkeypatch, tmp_path, name, part.name).failed == []

@@ -62,5 +62,5 @@ SCENARIO = Scenario(
             },
         ),
     ),
-    fixed=frozenset({"signal"}),
+    fixed=frozenset({"combined", "min_isr", "replication_factor", "signal"}),
 )

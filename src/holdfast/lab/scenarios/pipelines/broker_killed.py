@@ -7,8 +7,8 @@ from holdfast.lab.pipelines.events import begin
 from holdfast.lab.pipelines.pipeline import Pipeline
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import bring_back
-from holdfast.lab.steps.wants import Want, want, without
+from holdfast.lab.steps.usual import bring_back, elect_preferred
+from holdfast.lab.steps.wants import without
 
 READ_S = 5.0  # in which the table gets what had been read of a broker before it died
 AWAY_S = 15.0  # longer than a session, and than any retry of the query
@@ -22,22 +22,18 @@ def steps(run: Run) -> None:
     pipeline.expect_progress("the first driver")
     for number in range(run.parameters.kills):
         leader = run.view.partitions[number % run.parameters.partitions].leader
-        others = others_lead(run, leader)
+        others = without(run.replicas, {leader})
         since_s = run.fault("KILL", leader) / 1000
         run.expect(f"SIGKILL of broker {leader}: others lead", others, run.parameters.noticed_s)
         run.must_flow(producer)  # by now others lead: what follows was not read of the dead one
         ends = producer.tail.poll().ends
         pipeline.expect_progress(f"SIGKILL of broker {leader}", behind=ends, since_s=since_s)
         bring_back(run, leader, f"broker {leader} is back, kill {number + 1}")
+        # Who leads on at the next kill is known only where nobody else is preferred: a controller
+        # gives leadership back by itself whenever it looks.
+        elect_preferred(run, producer, f"after a preferred election, kill {number + 1}")
     producer.stop()
     pipeline.finish()
-
-
-def others_lead(run: Run, leader: int) -> dict[int, Want]:
-    """Return what partitions look like once this broker is gone: who leads another one leads on."""
-    led = {p: state.leader for p, state in run.view.partitions.items()}
-    left = without(run.replicas, {leader})
-    return {p: each if led[p] == leader else want(led[p], each.isr) for p, each in left.items()}
 
 
 def one_copy(run: Run) -> None:
@@ -80,5 +76,5 @@ SCENARIO = Scenario(
             breaks_check="SIGKILL of broker",
         ),
     ),
-    fixed=frozenset({"acks", "brokers", "replication_factor", "signal"}),
+    fixed=frozenset({"acks", "brokers", "combined", "min_isr", "replication_factor", "signal"}),
 )
