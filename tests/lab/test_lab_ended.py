@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from holdfast.lab.soak.killed_campaigns import (
     files_in,
     has_network,
     has_nodes,
+    hearing,
 )
 
 BOUND_S = 60.0
@@ -33,6 +35,20 @@ def test_whatever_is_no_folder_is_left(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
     assert files_in(tmp_path) == ("file", "gone", "socket")
+
+
+@pytest.mark.process
+def test_a_signal_is_heard_whatever_a_shell_has_its_background_jobs_pass_over() -> None:
+    """Seen to fail: with `make soak &` each lab that was to be ended by SIGINT ran to its end."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with hearing(signal.SIGINT):
+            started = subprocess.Popen(["sleep", "60"])
+        started.send_signal(signal.SIGINT)
+        assert started.wait(BOUND_S) == -signal.SIGINT
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.turns

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,22 +53,22 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
     word, temporary = uuid.uuid4().hex, directory / "tmp"
     temporary.mkdir(parents=True)
     command = ["-m", "holdfast.cli", "prove", SCENARIO, "--output", str(directory / "run")]
-    with (
-        (directory / "said").open("wb") as said,
-        subprocess.Popen(  # noqa: S603 - our own module, no shell
+    environment = {
+        **os.environ,
+        "PYTHONPATH": python_path(),
+        "TMPDIR": str(temporary),
+        WORD: word,
+    }
+    with (directory / "said").open("wb") as said, hearing(number):
+        process = subprocess.Popen(  # noqa: S603 - our own module, no shell
             [sys.executable, "-P", *command],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
-            env={
-                **os.environ,
-                "PYTHONPATH": python_path(),
-                "TMPDIR": str(temporary),
-                WORD: word,
-            },
+            env=environment,
             start_new_session=True,
-        ) as process,
-    ):
+        )
+    with process:
         try:
             moment()
             before = len(list(bearing(word)))
@@ -82,6 +82,22 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
     return Left(before=before, processes=left, files=files_in(temporary), status=status)
+
+
+@contextmanager
+def hearing(number: signal.Signals) -> Iterator[None]:
+    """Have what is started hear a signal also where this process passes over it.
+
+    A shell has its background jobs ignore SIGINT, which all that they start inherit.
+    """
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def files_in(folder: Path) -> tuple[str, ...]:
