@@ -132,13 +132,15 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
     for change in changes:
         change.expect_in_vain(run, gone)
 
+    how = f"SIG{signal}"
     if signal == "TERM" and PATIENCE[run.parameters.engine].last_words is None:
         stay(run)
+        how = "SIGTERM, then SIGKILL"
     elif signal == "TERM":
         leave(run)
     else:
         run.fault("KILL", VICTIM)
-    dead = f"{name}: {VICTIM} is gone too (SIG{signal})"
+    dead = f"{name}: {VICTIM} is gone too ({how})"
     run.steady_view(2 * run.parameters.session_s)
     run.expect(f"{dead}: metadata stay as they were, stale", preferred(run.replicas))
     expect_halted(run, clients.raw, dead)
@@ -240,6 +242,9 @@ def expect_described(run: Run, when: str) -> None:
 def leave(run: Run) -> None:
     """SIGTERM: the broker asks in vain, says so, and goes within its bound."""
     patience = PATIENCE[run.parameters.engine]
+    run.say(
+        f"{VICTIM} is asked to leave, and waits for a controller: {patience.exit_s:.0f} s at most"
+    )
     at_ms = run.fault("TERM", VICTIM)
     took_s = time.monotonic() - at_ms / 1000
     run.check(
@@ -262,6 +267,9 @@ def leave(run: Run) -> None:
 def stay(run: Run) -> None:
     """SIGTERM with ZooKeeper gone: the broker waits for it before all else, and must be killed."""
     seconds = PATIENCE[run.parameters.engine].exit_s
+    run.say(
+        f"{VICTIM} is asked to leave, and is looked at for {seconds:.0f} s: it waits for ZooKeeper"
+    )
     run.fault("TERM", VICTIM, wait=False)
     run.steady_view(seconds)
     state = run.cluster.state(VICTIM)
@@ -320,7 +328,9 @@ SCENARIO = Scenario(
     text=(
         "Without any controller, producing and consuming go on without an error; describe answers, "
         "create and alter time out clearly. A broker that leaves says that no controller answers, "
-        "and goes within its bound. Where it led nobody leads; where it followed acks=all waits, "
+        "and goes within its bound: soon, one of Apache Kafka in five minutes. (With ZooKeeper "
+        "neither is answered, and both are done when it is back; who is asked to leave waits for "
+        "it, and has to be killed.) Where it led nobody leads; where it followed acks=all waits, "
         "because the ISR can't shrink, and acks=1 goes on. Controllers back: elections, and all "
         "recovers. The control takes acks=1 events on a leader whose followers stand still."
     ),
