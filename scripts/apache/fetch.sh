@@ -22,6 +22,7 @@ bring() {
             return
         fi
     done
+    echo "apache: Maven brings what belongs into .cache/$name, half a minute or more..."
     # A fresh folder each time, so that jars of two versions never mix.
     rm -rf "$home"
     mkdir -p "$home"
@@ -40,6 +41,7 @@ if [ -z "${KAFKA_HOME:-}" ]; then
     bring "$here/pom.xml" apache-kafka
     # Made anew, too, where it is another JVM's, or was cut off.
     if [ -e "$cache/apache-kafka/complete" ] && ! "$here/kafka.sh" archived 2> /dev/null; then
+        echo "apache: a node is started once, so that each starts faster..."
         "$here/kafka.sh" archive || echo "apache: nodes start slowly, their classes have no archive"
     fi
 elif [ -d "$KAFKA_HOME/libs" ]; then
