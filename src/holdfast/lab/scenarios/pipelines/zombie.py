@@ -18,14 +18,14 @@ def replace_driver(run: Run, pipeline: Pipeline, place: str, when: str) -> None:
     pipeline.hold(place, when)
     zombie = pipeline.driver
     zombie.pause()
-    zombie.go()  # which it hears when it goes on
     run.note(f"{zombie.name} stands still in the middle of a batch (SIGSTOP)")
     pipeline.start()
-    # Its first batch, on a machine that may be busy: if it comes late the first driver, which goes
-    # on then, is still the owner, and rightly writes.
-    pipeline.expect_progress("the second driver", SPARK_S)
+    pipeline.expect_progress("the second driver", SPARK_S)  # its first batch
     run.note(f"{zombie.name} goes on beside {pipeline.driver.name} (SIGCONT)")
     zombie.may_end()
+    # Not before: a process stands still only once one of its threads has got to see the signal.
+    # What it hears until then it does, and would stop amid its transaction, with the table locked.
+    zombie.go()
     zombie.go_on()
     run.wait(f"{zombie.name} to end", lambda: not zombie.running, SPARK_S)
     said = zombie.last_words()
