@@ -132,6 +132,7 @@ def test_a_broker_that_leaves_without_a_controller_has_its_engines_time_and_word
     log.write_text("\n".join(["[WARN] before", said, *["[WARN] and on"] * 40]))
     seen = []
     bounds = []
+    told: list[str] = []
 
     def check(_name: str, _expected: str, _seen: str, *, kept: bool, late: bool = False) -> None:
         seen.append(kept)
@@ -143,8 +144,10 @@ def test_a_broker_that_leaves_without_a_controller_has_its_engines_time_and_word
         cluster=SimpleNamespace(node=lambda _node: node),
         fault=lambda *_: (time.monotonic() - took_s) * 1000,
         check=check,
+        say=told.append,
     )
     leave(run)
+    assert f"{PATIENCE[engine].exit_s:.0f} s at most" in told[0]
     assert seen == kept
     assert bounds == [True, False]  # what it says is as it must be on any machine
     assert run.parameters.leave_s > took_s or not kept[0]
@@ -187,6 +190,7 @@ def test_a_broker_with_zookeeper_stays_when_it_is_told_to_leave(state: str, kept
     run: Any = SimpleNamespace(
         parameters=Parameters(engine=OLDER),
         cluster=SimpleNamespace(state=lambda _node: state),
+        say=lambda _text: None,
         steady_view=done.append,
         check=lambda *_, kept: done.append(kept),
         fault=lambda action, node, *, wait=True: done.append((action, node, wait)),
