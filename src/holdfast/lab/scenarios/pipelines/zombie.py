@@ -20,7 +20,9 @@ def replace_driver(run: Run, pipeline: Pipeline, place: str, when: str) -> None:
     zombie.pause()
     run.note(f"{zombie.name} stands still in the middle of a batch (SIGSTOP)")
     pipeline.start()
-    pipeline.expect_progress("the second driver", SPARK_S)  # its first batch
+    pipeline.expect_progress("the second driver")
+    # The batch before is committed by then; else the first driver, unfenced, could commit it first.
+    pipeline.expect_progress("the second driver's next batch")
     run.note(f"{zombie.name} goes on beside {pipeline.driver.name} (SIGCONT)")
     zombie.may_end()
     # Not before: a process stands still only once one of its threads has got to see the signal.
