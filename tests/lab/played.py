@@ -181,8 +181,8 @@ class Played(PlayedCluster):
             return self.room >= 0
         if acks != "all":
             return True
-        silent = self._down | self._still | self.apart.keys()
-        leads = self.leader_of(partition) == asked and not silent & set(self._states[partition].isr)
+        isr = set(self._states[partition].isr)
+        leads = self.leader_of(partition) == asked and not self.silent & isr
         return leads and self.has_enough(partition)
 
     # -- what is done ----------------------------------------------------------------------------

@@ -54,11 +54,10 @@ def _isr(cluster: PlayedCluster, state: PartitionState, wanted: Want) -> str | N
 
 
 def _leader(cluster: PlayedCluster, state: PartitionState, wanted: Want) -> str | None:
-    """Return what is wrong about another leader than the one there is."""
-    if wanted.leader in {None, -1, state.leader}:
-        return "who is silent leads" if wanted.leader in cluster.silent else None
     if wanted.leader in cluster.silent:
         return "who is silent leads"
+    if wanted.leader in {None, -1, state.leader}:
+        return None
     stands = state.leader not in {-1, *cluster.silent}
     if stands and state.leader in (wanted.isr or {state.leader}):
         return "who leads lives, is heard and in sync"

@@ -153,7 +153,7 @@ class Rebalanced(Played):
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_leadership_may_be_given_back_at_any_time(
+def test_leadership_may_be_given_back_before_any_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     """Goal: `auto.leader.rebalance.enable`, Kafka's default, makes no cluster a broken one."""
