@@ -20,7 +20,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import Scenario
 from holdfast.lab.scenarios.networks.replay import SCHEDULE, not_as_drawn, read_schedule
 from holdfast.lab.scenarios.networks.replay_changes import rate_of
-from holdfast.lab.scenarios.networks.storm import REGISTERING
+from holdfast.lab.scenarios.networks.timetable import REGISTERING
 from holdfast.testing.simulation.drawing import draw_plan
 
 if TYPE_CHECKING:

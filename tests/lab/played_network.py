@@ -14,6 +14,7 @@ from holdfast.cluster.quorum import QuorumReplica, QuorumState
 from holdfast.lab.parameters import refuse_if
 from holdfast.lab.steps.controllers import Change
 from holdfast.lab.steps.sides import Side
+from holdfast.lab.steps.storm_plan import Deed
 
 
 class PlayedSides:
@@ -190,3 +191,29 @@ class PlayedChanger:
         assert at_ms < math.inf
         is_led = self._played.cluster.quorum() is not None
         return int(is_led or self._played.lie.is_leaky)
+
+
+class PlayedMachines:
+    """What stands in for `Machines`: disks run full, and who has one ends by itself."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self._wrong: set[int] = set()
+
+    def can(self, _deed: Deed) -> bool:
+        return True
+
+    def fill(self, node: int) -> None:
+        self._played.do(f"fill the disk of {node}")
+        self._played.signal(node, "KILL")
+
+    def make_room(self, node: int) -> bool:
+        self._played.do(f"make room for {node}")
+        return True
+
+    def is_wrong(self, node: int) -> bool:
+        return node in self._wrong
+
+    def set_clock(self, node: int, minutes: int) -> None:
+        (self._wrong.add if minutes else self._wrong.discard)(node)
+        self._played.do(f"the clock of {node} is {minutes} minutes ahead")

@@ -20,7 +20,7 @@ from tests.lab.played import Played
 from tests.lab.played_clients import BALANCER, HONEST, Lie
 from tests.lab.played_cluster import FAR
 from tests.lab.played_groups import PlayedGroup, PlayedSink, rows
-from tests.lab.played_network import PlayedChanger, PlayedQuorum, PlayedSides
+from tests.lab.played_network import PlayedChanger, PlayedMachines, PlayedQuorum, PlayedSides
 from tests.lab.played_pipelines import NoTable, PlayedPipeline, PlayedTopic, read_log, server
 
 from holdfast.clients import replica_files, topic_descriptions
@@ -35,7 +35,7 @@ from holdfast.lab.parameters import LabError
 from holdfast.lab.pipelines import pipeline, plain_log, postgresql_server, tables
 from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios import controller_down, disk_full, nearest_replica, read_anomaly
-from holdfast.lab.scenarios.networks import replay, split_brain
+from holdfast.lab.scenarios.networks import replay, split_brain, storm_machines
 from holdfast.lab.steps import (
     balancer,
     closing,
@@ -250,6 +250,7 @@ def replaced(played: Played) -> dict[Any, Any]:
             records=b"", high_watermark=offset + played.lie.is_leaky
         ),
         small_disks.SmallDisk: PlayedDisk,
+        storm_machines.Machines: lambda _run: PlayedMachines(played),
         balancer.Balancer: lambda targets: PlayedBalancer(played, targets),
         nearest_replica.samples: lambda _path: samples(played),
         replay.read_schedule: lambda _path: schedule(),

@@ -183,7 +183,8 @@ def test_a_storm_s_isolations_overlap(played: Played) -> None:
     """Seen to fail: where two were isolated, the end of one left the two whole for the rest of the
     other's time.
     """
-    storm = Storm(cast("Run", played), played.sides)
+    machines: Any = SimpleNamespace(can=lambda _deed: True)
+    storm = Storm(cast("Run", played), played.sides, machines)
     deed: dict[str, Any] = {"at_s": 0.0, "length_s": 1.0, "deed": Deed.ISOLATE}
     undo = [
         storm._begin(Planned(**{**deed, "node": node, "other": other, "amount": 0}))

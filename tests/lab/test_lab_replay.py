@@ -20,7 +20,7 @@ import pytest
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError
 from holdfast.lab.scenario import load_scenario
-from holdfast.lab.scenarios.networks import storm
+from holdfast.lab.scenarios.networks import timetable
 from holdfast.lab.scenarios.networks.replay import (
     Replay,
     faults_told,
@@ -271,7 +271,7 @@ def test_what_comes_when_it_was_to_be_over_is_passed_over(monkeypatch: pytest.Mo
     Method: a clock by hand. To cut takes three seconds, as on a machine with too much to do.
     """
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(timetable, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     told: list[str] = []
 
     def waits(seconds: float) -> None:

@@ -29,6 +29,7 @@ from holdfast.lab.scenario import load_scenario
 from holdfast.lab.scenarios.five_brokers import more, refusals
 from holdfast.lab.scenarios.networks.slow_follower import expect_waited_for
 from holdfast.lab.scenarios.networks.storm import Storm
+from holdfast.lab.scenarios.networks.storm_machines import Machines
 from holdfast.lab.steps import controllers
 from holdfast.lab.steps.controllers import expect_quorum_whole
 from holdfast.lab.steps.sides import (
@@ -274,7 +275,7 @@ def test_a_disk_is_replaced_only_when_all_others_have_everything(
     monkeypatch.setattr(
         "holdfast.lab.scenarios.networks.storm.end_of", lambda _run, node, *_, **__: ends[node]
     )
-    assert Storm(run, cast("Sides", None))._is_whole() is replaced
+    assert Storm(run, cast("Sides", None), cast("Machines", None))._is_whole() is replaced
 
 
 def test_what_was_seen_before_says_nothing_of_who_is_in_sync_now(
@@ -283,11 +284,11 @@ def test_what_was_seen_before_says_nothing_of_who_is_in_sync_now(
     """Goal: a disk is not replaced by a view from before the faults, where none has come since."""
     run: Any = Viewed((0, 1, 2), is_old=True)
     monkeypatch.setattr("holdfast.lab.scenarios.networks.storm.end_of", lambda *_, **__: 9)
-    assert not Storm(run, cast("Sides", None))._is_whole()
+    assert not Storm(run, cast("Sides", None), cast("Machines", None))._is_whole()
 
 
 def test_cuts_of_a_storm_are_those_that_must_drop_packets() -> None:
-    storm = Storm(cast("Run", None), cast("Sides", None))
+    storm = Storm(cast("Run", None), cast("Sides", None), cast("Machines", None))
     storm.done.update({Deed.CUT.value: 2, Deed.ISOLATE.value: 1, Deed.SLOW.value: 4, Deed.KILL: 3})
     assert storm.cuts == 3
 

@@ -19,10 +19,11 @@ from holdfast.lab.parameters import LabError, NotInTimeError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import load_scenario
-from holdfast.lab.scenarios.networks import storm, three_zones
+from holdfast.lab.scenarios.networks import storm, three_zones, timetable
 from holdfast.lab.scenarios.networks.replay import Replay
-from holdfast.lab.scenarios.networks.storm import STAYED, Storm, Timetable, leave
+from holdfast.lab.scenarios.networks.storm import ENDED, STAYED, Storm
 from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
+from holdfast.lab.scenarios.networks.timetable import Timetable, leave
 from holdfast.lab.steps.replay_plan import Fault, Kind
 from holdfast.lab.steps.sides import Sides
 from holdfast.lab.steps.storm_plan import CALM_S, OF_BROKERS, WEIGHTS, Deed, Planned, plan_storm
@@ -62,6 +63,11 @@ def test_deeds_in_words() -> None:
     assert " ms apart" in words[Deed.SLOW]
     assert " % of packets between " in words[Deed.LOSE]
     assert " is not heard by " in words[Deed.ONE_WAY]
+    assert words[Deed.FULL].endswith(" is full")
+    said = {each.words.partition("is ")[2] for each in planned if each.deed is Deed.CLOCK}
+    assert said == {
+        f"{minutes} minutes {where}" for minutes in (5, 30) for where in ("ahead", "behind")
+    }
 
 
 def test_a_storm_that_is_too_short_does_nothing() -> None:
@@ -116,7 +122,7 @@ def test_who_is_told_to_leave_keeps_nobody_waiting(
     """
     killed = goes_at_s > 1e6
     clock = SimpleNamespace(now_s=0.0)
-    monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(timetable, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     done: list[str] = []
     checks: list[str] = []
 
@@ -158,12 +164,13 @@ def test_who_had_to_be_killed_has_not_left() -> None:
     """Goal: the table of a storm does not count it as asked to end, and done."""
     found = Storm.__new__(Storm)
     found.done, found.passed_over = Counter({Deed.LEAVE.value: 3}), Counter()
-    found.rows, found.dropped = [], 0
+    found.rows, found.dropped, found.ended = [], 0, 1
     found._times = Timetable(cast("Run", None))
     found._times.stayed.append(1)
     rows = storm.tables(found, 7)[0].rows
     assert [Deed.LEAVE.value, "2", "0"] in rows
     assert [STAYED, "1", "0"] in rows
+    assert [ENDED, "1", "0"] in rows
 
 
 class Unseen:
@@ -174,7 +181,7 @@ class Unseen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr(storm, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(timetable, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.did: list[tuple[int, str]] = []
         self.states = dict.fromkeys((*BROKERS, *CONTROLLERS), "running")
         self.parameters = Parameters()
@@ -190,6 +197,9 @@ class Unseen:
             wait_signalled=lambda *_, **__: None,
         )
         self.has_places = True
+        self.cannot: set[Deed] = set()
+        self.meeting: set[int] = set()  # who ends by itself on a full disk
+        self.wrong: set[int] = set()  # whose clock is
 
     def _kill(self, node: int, action: str, **_: object) -> None:
         self.states[node] = {"KILL": "dead", "STOP": "stopped", "CONT": "running"}[action]
@@ -214,6 +224,29 @@ class Unseen:
         self.states[node] = "running"
         self.observer.allow(node)
         self._do(f"start {node}")
+
+    # -- machines --------------------------------------------------------------------------------
+
+    def can(self, deed: Deed) -> bool:
+        return deed not in self.cannot
+
+    def fill(self, node: int) -> None:
+        self.avoided.add(node)
+        self._do(f"fill {node}")
+
+    def make_room(self, node: int) -> bool:
+        self.states[node] = "dead"
+        self._do(f"make room for {node}")
+        return node in self.meeting
+
+    def is_wrong(self, node: int) -> bool:
+        return node in self.wrong
+
+    def set_clock(self, node: int, minutes: int) -> None:
+        (self.wrong.add if minutes else self.wrong.discard)(node)
+        self._do(f"clock {node} {minutes}")
+
+    def note(self, _text: str) -> None: ...
 
     # -- links -----------------------------------------------------------------------------------
 
@@ -244,6 +277,11 @@ class Unseen:
         return 1
 
 
+def planned(at_s: float, until_s: float, deed: Deed, node: int, amount: int = 0) -> Planned:
+    length_s = until_s - at_s
+    return Planned(at_s=at_s, length_s=length_s, deed=deed, node=node, other=2, amount=amount)
+
+
 SEEN_BY_NOBODY = [
     (1, "KILL 2"),
     (4, "KILL 100"),
@@ -265,11 +303,7 @@ def test_a_storm_goes_on_whatever_the_observer_sees(monkeypatch: pytest.MonkeyPa
     """
     run: Any = Unseen(monkeypatch)
 
-    def planned(at_s: float, until_s: float, deed: Deed, node: int) -> Planned:
-        length_s = until_s - at_s
-        return Planned(at_s=at_s, length_s=length_s, deed=deed, node=node, other=2, amount=0)
-
-    Storm(run, run).blow(
+    Storm(run, run, run).blow(
         [
             planned(1, 7, Deed.KILL, 2),
             planned(4, 13, Deed.KILL, 100),
@@ -321,7 +355,7 @@ def test_a_storm_reads_each_log_once_and_anew_once_its_disk_is_new(
         return 9
 
     monkeypatch.setattr(storm, "end_of", end_of)
-    begun = Storm(run, run)
+    begun = Storm(run, run, run)
     wipe = partial(Planned, deed=Deed.WIPE, length_s=2.0, other=2, amount=0)
     begun.blow([wipe(at_s=1.0, node=1), wipe(at_s=10.0, node=2), wipe(at_s=20.0, node=0)])
     assert begun.done[Deed.WIPE.value] == 3
@@ -343,10 +377,76 @@ def test_a_storm_has_read_on_where_a_disk_could_not_be_replaced(
     monkeypatch.setattr(storm, "end_of", end_of)
     wipe = Planned(at_s=2.0, length_s=1.0, deed=Deed.WIPE, node=1, other=2, amount=0)
     kill = Planned(at_s=1.0, length_s=9.0, deed=Deed.KILL, node=2, other=0, amount=0)
-    begun = Storm(run, run)
+    begun = Storm(run, run, run)
     begun.blow([kill, wipe])
     assert begun.passed_over == {Deed.WIPE.value: 1}
     assert read == [*BROKERS]
+
+
+def test_a_node_whose_disk_was_full_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: also one that has not met it; and meanwhile nothing else is done to it, nor to a disk
+    that may be the last to have an event.
+    """
+    run: Any = Unseen(monkeypatch)
+    run.replicas = {}
+    run.meeting = {1}
+    begun = Storm(run, run, run)
+    begun.blow(
+        [
+            planned(1, 9, Deed.FULL, 1),
+            planned(2, 3, Deed.KILL, 1),
+            planned(3, 5, Deed.WIPE, 0),
+            planned(4, 8, Deed.FULL, 100),
+        ]
+    )
+    assert run.did == [
+        (1, "fill 1"),
+        (4, "fill 100"),
+        (8, "make room for 100"),
+        (8, "start 100"),
+        (9, "make room for 1"),
+        (9, "start 1"),
+    ]
+    assert begun.done == {Deed.FULL.value: 2}
+    assert begun.passed_over == {Deed.KILL.value: 1, Deed.WIPE.value: 1}
+    assert begun.ended == 1
+    assert run.avoided == set()
+
+
+def test_a_clock_is_wrong_whatever_else_befalls_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a node dies, and is back, by a wrong clock; what ends one fault ends no other one."""
+    run: Any = Unseen(monkeypatch)
+    begun = Storm(run, run, run)
+    begun.blow(
+        [
+            planned(1, 9, Deed.CLOCK, 1, -30),
+            planned(2, 4, Deed.CLOCK, 1, 5),
+            planned(3, 5, Deed.KILL, 1),
+            planned(6, 8, Deed.KILL, 2),
+            planned(7, 10, Deed.CLOCK, 2, 5),
+        ]
+    )
+    assert run.did == [
+        (1, "clock 1 -30"),
+        (3, "KILL 1"),
+        (5, "start 1"),
+        (6, "KILL 2"),
+        (8, "start 2"),
+        (9, "clock 1 0"),
+    ]
+    assert begun.passed_over == {Deed.CLOCK.value: 2}
+
+
+@pytest.mark.parametrize("deed", [Deed.FULL, Deed.CLOCK])
+def test_what_can_t_be_done_here_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, deed: Deed
+) -> None:
+    run: Any = Unseen(monkeypatch)
+    run.cannot = {deed}
+    begun = Storm(run, run, run)
+    begun.blow([planned(1, 2, deed, 1), planned(1, 2, Deed.KILL, 1)])
+    assert run.did == [(1, "KILL 1"), (2, "start 1")]
+    assert begun.passed_over == {deed.value: 1}
 
 
 class Zoned:
@@ -439,9 +539,9 @@ def test_a_zone_that_leads_nothing_is_no_control() -> None:
 
 def test_a_storms_control_makes_sure_of_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Zoned((1, 2, 0))
-    monkeypatch.setattr(storm, "Zones", lambda _run: run.zones())
+    monkeypatch.setattr(timetable, "Zones", lambda _run: run.zones())
     monkeypatch.setattr(three_zones, "all_acknowledged_ms", lambda *_: None)
-    storm.one_zone_cut(cast("Run", run))
+    timetable.one_zone_cut(cast("Run", run))
     assert run.did == [
         "producer runs for 2.0 s",
         "producer flows in all",

@@ -132,6 +132,7 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/lab/soak/exercised.py",
     *_SINK_KILLS,
     *_NETWORK,  # loaded for a cluster with a network of its own only
+    "holdfast/runtime/settable_clock.py",  # for a node whose clock a storm sets
     "holdfast/cluster/apache.py",  # and these for one of Apache Kafka's nodes
     "holdfast/cluster/zookeeper.py",
     *_ELSEWHERE,  # for a cluster that is not the lab's own

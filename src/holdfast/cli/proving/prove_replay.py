@@ -28,7 +28,7 @@ from holdfast.lab.prove import prove
 from holdfast.lab.scenario import SEED_MAX, load_scenario
 from holdfast.lab.scenarios.networks.replay import DRAWN, SCHEDULE
 from holdfast.lab.scenarios.networks.replay_changes import changes, rate_of
-from holdfast.lab.scenarios.networks.storm import REGISTERING
+from holdfast.lab.scenarios.networks.timetable import REGISTERING
 from holdfast.lab.steps.replay_plan import PlanRow, replayable, schedule_of
 
 PLAN_BYTES_MAX = 4 << 20

@@ -28,6 +28,9 @@ _LAB: Final = "holdfast/lab/"
 _BY_NEED: Final = tuple(f"{_LAB}{folder}/" for folder in ("scenarios", "soak", "steps"))
 _CAMPAIGNS: Final = f"{_LAB}soak/scenario_campaigns.py"
 
+# What is used without being imported: nodes begin with it.
+_BESIDE: Final = {"storm": ("holdfast/runtime/settable_clock.py",)}
+
 # What `write` loads for some kinds of tables alone, by the target's scheme.
 _SQL: Final = ("catalogs.py", "merging.py", "sql_store.py")
 _STORES: Final = {
@@ -48,7 +51,7 @@ def by_scenario(name: str) -> tuple[str, ...]:
     others = [file for file in files if not file.startswith(_BY_NEED)]
     begin = [file for file in others if file.startswith(_LAB)]  # what else there is imports no step
     needed = _needed([_CAMPAIGNS, module, *begin], files).union(others)
-    return tuple(file for file in files if file in needed)
+    return (*(file for file in files if file in needed), *_BESIDE.get(name, ()))
 
 
 def _of_scenarios(name: str) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ CALM_S = 15.0  # at the end, in which nothing begins
 SHORTEST_S = ceil(CALM_S + max(GAP_S))  # of a storm in which something begins, whatever its seed
 LATENCIES_MS = (50, 100, 200, 400)
 SHARES = (2, 5, 10, 25)  # per cent of packets
+# By which a clock is wrong: below the hour from which on a broker refuses what producers stamp
+# (message.timestamp.after.max.ms), as it must.
+MINUTES = (-30, -5, 5, 30)
 
 
 class Deed(StrEnum):
@@ -32,6 +35,8 @@ class Deed(StrEnum):
     SLOW = "slowed"
     LOSE = "loses packets"
     WIPE = "killed, its disk is new"
+    FULL = "its disk is full"
+    CLOCK = "its clock is wrong"
 
 
 # How often each comes before the next round of all of them.
@@ -45,7 +50,10 @@ WEIGHTS = {
     Deed.SLOW: 1,
     Deed.LOSE: 1,
     Deed.WIPE: 1,
+    Deed.FULL: 1,
+    Deed.CLOCK: 1,
 }
+AMOUNTS = {Deed.SLOW: LATENCIES_MS, Deed.LOSE: SHARES, Deed.CLOCK: MINUTES}
 OF_BROKERS = frozenset({Deed.WIPE})  # a controller's log is not copied back
 
 
@@ -67,6 +75,11 @@ class Planned:
             return f"{self.node} and {self.other} are {self.amount} ms apart"
         if self.deed is Deed.LOSE:
             return f"{self.amount} % of packets between {self.node} and {self.other} are lost"
+        if self.deed is Deed.FULL:
+            return f"the disk of {self.node} is full"
+        if self.deed is Deed.CLOCK:
+            where = "ahead" if self.amount > 0 else "behind"
+            return f"the clock of {self.node} is {abs(self.amount)} minutes {where}"
         if self.deed in {Deed.CUT, Deed.ONE_WAY}:
             return f"{self.node} is {self.deed.value.replace('another', str(self.other))}"
         return f"{self.node} {'' if self.deed is Deed.PAUSE else 'is '}{self.deed.value}"
@@ -94,7 +107,7 @@ def plan_storm(
                 deed=deed,
                 node=node,
                 other=chance.choice([each for each in nodes if each != node]),
-                amount=chance.choice(LATENCIES_MS if deed is Deed.SLOW else SHARES),
+                amount=chance.choice(AMOUNTS.get(deed, SHARES)),
             )
         )
         at_s += chance.uniform(*GAP_S)

@@ -20,7 +20,8 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.networks import replay_changes
-from holdfast.lab.scenarios.networks.storm import (
+from holdfast.lab.scenarios.networks.three_zones import ZONES
+from holdfast.lab.scenarios.networks.timetable import (
     SHOWN_MAX,
     Timetable,
     leave,
@@ -29,7 +30,6 @@ from holdfast.lab.scenarios.networks.storm import (
     see_again,
     signal,
 )
-from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.steps.controllers import expect_quorum_whole
 from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.replay_plan import WORDS, Fault, Kind, Schedule, schedule_of

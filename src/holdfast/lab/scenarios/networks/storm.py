@@ -1,29 +1,34 @@
-"""A random storm: nodes die and stand still, links are cut, slow and lossy, disks are new."""
+"""A random storm: nodes die and stand still, links break, disks are new or full, clocks wrong."""
 
 from __future__ import annotations
 
-import heapq
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
 
 from holdfast.clients.replica_files import ReplicaTail
-from holdfast.cluster import ClusterError
-from holdfast.cluster.layout import EMBEDDED
-from holdfast.judge.timeline import UP_ACTIONS
 from holdfast.lab.parameters import SHORT_LAG, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.three_zones import ZONES, Zones
+from holdfast.lab.scenarios.networks.storm_machines import Machines
+from holdfast.lab.scenarios.networks.three_zones import ZONES
+from holdfast.lab.scenarios.networks.timetable import (
+    LEAVE_S,
+    REGISTERING,
+    SHOWN_MAX,
+    Timetable,
+    leave,
+    look_past,
+    one_zone_cut,
+    see_again,
+    signal,
+)
 from holdfast.lab.steps.closing import end_of
-from holdfast.lab.steps.controllers import expect_quorum_whole
+from holdfast.lab.steps.controllers import expect_quorum_whole, wait_quorum_whole
 from holdfast.lab.steps.dead_disks import replace_disk
-from holdfast.lab.steps.mishaps import expect_running, must_come, refuse_dead, wait_signalled
+from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.sides import (
     AGAIN_S,
     ANSWER_MS,
@@ -40,114 +45,17 @@ from holdfast.lab.steps.usual import expect_consumed
 from holdfast.lab.steps.wants import whole
 
 LEVEL_S = 1.0  # for followers to have what leaders had
-SHOWN_MAX = 200
-# For a node to leave in order. Without an active controller one of Apache Kafka takes five minutes:
-# it is killed, or the whole timetable would wait for it, and with it what ends the other faults.
-LEAVE_S = 45.0
 STAYED = f"{Deed.LEAVE.value}, and killed: it had not in {LEAVE_S:g} s"
-LOOK_S = 1.0
-PEACE_S = 2.0  # before the control's cut
-# A broker that no controller takes in ends by itself after a minute. Faults that overlap may hold
-# it away for longer, and that says nothing of the cluster: it tries for a day.
-REGISTERING: Mapping[str, str] = {"initial.broker.registration.timeout.ms": "86400000"}
-
-
-class Timetable:
-    """What is to be done, each thing at its time, in seconds since it began to be kept.
-
-    What is due is done in the order of its times, also when it comes late; the rest waits for it.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._begin_s = 0.0
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
-        self.stayed: list[int] = []  # nodes that were told to leave, and had to be killed
-
-    def at(self, at_s: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (at_s, next(self._order), act))
-
-    def now(self) -> float:
-        return time.monotonic() - self._begin_s
-
-    def keep(self) -> None:
-        """Do all of it, and what is added meanwhile."""
-        self._begin_s = time.monotonic()
-        while self._due:
-            at_s, _, act = heapq.heappop(self._due)
-            left_s = at_s - self.now()
-            if left_s > 0:
-                self._run.steady_view(left_s)
-            act()
-
-
-def signal(run: Run, node: int, action: str) -> None:
-    """Send a signal to a node now, whatever the observer sees.
-
-    What is due never waits for the cluster: what would bring that back may be due next, behind it.
-    """
-    turn = run.observer.allow if action in UP_ACTIONS else run.observer.avoid
-    turn(node)
-    refuse_dead(run, node)
-    run.record_fault(action, node)
-    run.cluster.kill(node, action, wait=False)
-    if action == "KILL":  # its kernel does that, and who is to be started has to be gone
-        wait_signalled(run, node, action, run.parameters.leave_s)
-
-
-def look_past(run: Run, node: int) -> None:
-    """Let the observer ask others than a broker that is about to be cut off, and it alone."""
-    if node in run.cluster.broker_ids:
-        run.observer.avoid(node)
-        run.observer.ask_alone(node)
-
-
-def see_again(run: Run) -> None:
-    """Wait until the observer sees the cluster: what it saw last may be from amid the faults."""
-    before = run.view
-    must_come(run, "a view of the cluster", lambda: run.view is not before, AGAIN_S + SETTLE_S)
-
-
-def leave(
-    run: Run, times: Timetable, node: int, start: Callable[[int], None]
-) -> Callable[[], None]:
-    """Tell a node to leave; return what starts it once it has gone, and keeps nobody waiting.
-
-    One that stays is killed. That is a failed check of a node of ours, unless no controller was
-    there to let it go.
-    """
-    run.observer.avoid(node)
-    run.record_fault("TERM", node)
-    run.cluster.kill(node, "TERM", wait=False)
-    asked_s = times.now()
-
-    def look() -> None:
-        if run.cluster.state(node) == "dead":
-            run.record_fault("exit", node)
-        elif times.now() < asked_s + LEAVE_S:
-            times.at(times.now() + LOOK_S, look)
-            return
-        else:
-            times.stayed.append(node)
-            if run.parameters.engine == EMBEDDED and run.cluster.quorum() is not None:
-                seen = "it runs, and is killed"
-                name, wanted = f"{node} is told to leave", f"it has ended in {LEAVE_S:g} s"
-                run.check(name, wanted, seen, kept=False, late=True)
-            run.record_fault("KILL", node, f"told to leave, and still there after {LEAVE_S:g} s")
-            with suppress(ClusterError):  # it has gone just now
-                run.cluster.kill(node, "KILL")
-        start(node)
-
-    return look
+ENDED = f"{Deed.FULL.value}, and it ended by itself"
 
 
 class Storm:
     """One storm. What can't be done just now, because of what was done before, is passed over."""
 
-    def __init__(self, run: Run, sides: Sides) -> None:
+    def __init__(self, run: Run, sides: Sides, machines: Machines) -> None:
         self._run = run
         self._sides = sides
+        self._machines = machines
         self._times = Timetable(run)
         self._hurt: set[int] = set()
         # By node: each goes on reading where it ended, so that a look takes no longer late in a
@@ -159,6 +67,7 @@ class Storm:
         self.passed_over: Counter[str] = Counter()
         self.rows: list[list[str]] = []
         self.dropped = 0  # packets, by what was cut or lossy
+        self.ended = 0  # nodes that met their full disk
 
     @property
     def counts(self) -> list[tuple[str, int, int]]:
@@ -166,7 +75,8 @@ class Storm:
         stayed = len(self._times.stayed)
         done = self.done - Counter({Deed.LEAVE.value: stayed})
         kinds = [(kind, done[kind], self.passed_over[kind]) for kind in map(str, Deed)]
-        return [*kinds, *([(STAYED, stayed, 0)] if stayed else [])]
+        also = {STAYED: stayed, ENDED: self.ended}
+        return [*kinds, *((kind, count, 0) for kind, count in also.items() if count)]
 
     @property
     def cuts(self) -> int:
@@ -197,7 +107,11 @@ class Storm:
         node, other = each.node, each.other
         if node in self._hurt or self._run.cluster.state(node) != "running":
             return None
-        if each.deed in {Deed.KILL, Deed.LEAVE, Deed.PAUSE, Deed.WIPE}:
+        if not self._machines.can(each.deed):
+            return None
+        if each.deed is Deed.CLOCK:
+            return self._set_clock(each)
+        if each.deed in {Deed.KILL, Deed.LEAVE, Deed.PAUSE, Deed.WIPE, Deed.FULL}:
             return self._hurt_node(each)
         if other in self._hurt and each.deed is not Deed.ISOLATE:
             return None
@@ -226,11 +140,31 @@ class Storm:
             return lambda: self._let_go(node)
         if each.deed is Deed.LEAVE:
             return leave(run, self._times, node, self._start)
+        if each.deed is Deed.FULL:
+            self._machines.fill(node)
+            return lambda: self._make_room(node)
         signal(run, node, "KILL")
         if each.deed is Deed.WIPE:
             replace_disk(run, node)
             self._tails.pop(node, None)
         return lambda: self._start(node)
+
+    def _set_clock(self, each: Planned) -> Callable[[], None] | None:
+        """Let a clock be wrong. Whatever else is done to its node meanwhile, it stays so."""
+        node = each.node
+        if self._machines.is_wrong(node):
+            return None
+        self._run.note(each.words)
+        self._machines.set_clock(node, each.amount)
+        return lambda: self._set_right(node)
+
+    def _set_right(self, node: int) -> None:
+        self._machines.set_clock(node, 0)
+        self._run.note(f"the clock of {node} is right again")
+
+    def _make_room(self, node: int) -> None:
+        self.ended += self._machines.make_room(node)
+        self._start(node)
 
     def _may_wipe(self) -> bool:
         """Say whether a disk can be lost now. What was written is read on in any case."""
@@ -294,6 +228,8 @@ def steps(run: Run) -> None:
         f"`prove storm --seed {seed}` wants to do the same things at the same times; what an "
         "earlier fault stands in the way of is passed over"
     )
+    machines = Machines(run)
+    wait_quorum_whole(run)
     run.make_topic()
     sides = Sides(run)
     everywhere = sides.of(*run.cluster.broker_ids)
@@ -308,7 +244,7 @@ def steps(run: Run) -> None:
     planned = plan_storm(
         seed, parameters.duration_s, run.cluster.broker_ids, run.cluster.controller_ids
     )
-    storm = Storm(run, sides)
+    storm = Storm(run, sides, machines)
     storm.blow(planned)
     sides.heal()
     refuse_if(not storm.done, f"nothing was done in {parameters.duration_s:g} s: --duration more")
@@ -346,23 +282,14 @@ def tables(storm: Storm, seed: int) -> list[Table]:
     ]
 
 
-def one_zone_cut(run: Run) -> None:
-    """Control: one cut is enough where leaders acknowledge alone. It loses for certain.
-
-    Nothing else is wrong, before the cut and while it lasts.
-    """
-    zones = Zones(run)
-    zones.expect_peace(ZONES[0], PEACE_S)
-    zones.cut(ZONES[0], winners=True, alone=True)
-
-
 SCENARIO = Scenario(
     name="storm",
-    summary="Kills, pauses, cuts, slow and lossy links and new disks, at random, one upon another.",
+    summary="Kills, pauses, cuts, slow links, full and new disks, wrong clocks, one upon another.",
     text=(
         "Brokers and controllers are killed, asked to end, stopped, isolated, cut from each other "
-        "both ways and one way, their links slowed and made lossy, a broker's disk is replaced, as "
-        "a seed says; faults overlap. Afterwards all is healed: every replica is in sync again, "
+        "both ways and one way, their links slowed and made lossy, a broker's disk is replaced, a "
+        "node's disk runs full, the clock of one of ours is wrong by up to half an hour, as a seed "
+        "says; faults overlap. Afterwards all is healed: every replica is in sync again, "
         "every client is acknowledged, nothing acknowledged is lost, doubled or moved. The control "
         "cuts off one zone with acks=1, and loses what that zone acknowledged."
     ),
@@ -371,7 +298,7 @@ SCENARIO = Scenario(
         racks=ZONES,
         controllers=3,
         rate=100.0,
-        duration_s=120.0,
+        duration_s=600.0,
         config=REGISTERING,
         lab_config=SHORT_LAG,
     ),
