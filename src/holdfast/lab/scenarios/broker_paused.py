@@ -98,5 +98,5 @@ SCENARIO = Scenario(
             hurts=PAUSES,
         ),
     ),
-    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "signal"}),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
 )

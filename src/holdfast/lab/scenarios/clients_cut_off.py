@@ -28,6 +28,8 @@ SHORT_S = 2.0  # less than any session, and than any client waits
 DELIVERY_MS = 4000  # of the producer that is cut off for longer
 LONG_S = 8.0
 QUEUE = 400  # records that it keeps at most
+LEAST_RATE = 100  # fills it meanwhile, twice
+MEMBERS = 3  # of each group, each with something
 QUEUE_WAIT_S = 0.2
 DONE = 4  # records of its batch that a member has processed when it is stopped
 REBALANCES = 4  # the victim is out, and back; the brokers stand still, and go on
@@ -252,4 +254,5 @@ SCENARIO = Scenario(
         ),
     ),
     fixed=frozenset({"acks", "brokers", "replication_factor", "min_isr", "signal"}),
+    least={"rate": LEAST_RATE, "partitions": MEMBERS},
 )

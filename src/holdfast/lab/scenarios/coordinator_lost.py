@@ -124,5 +124,5 @@ SCENARIO = Scenario(
             breaks_check=GOES_ON,
         ),
     ),
-    fixed=frozenset({"acks", "brokers", "replication_factor", "signal"}),
+    fixed=frozenset({"acks", "brokers", "min_isr", "replication_factor", "signal"}),
 )

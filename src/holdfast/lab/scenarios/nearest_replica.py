@@ -148,5 +148,5 @@ SCENARIO = Scenario(
             breaks_check=CLAIM,
         ),
     ),
-    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "signal"}),
+    fixed=frozenset({"acks", "brokers", "min_isr", "partitions", "replication_factor", "signal"}),
 )

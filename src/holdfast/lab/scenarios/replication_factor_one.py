@@ -78,5 +78,5 @@ SCENARIO = Scenario(
             change={"replication_factor": 1, "min_isr": 1, "retries": 0},
         ),
     ),
-    fixed=frozenset({"acks", "partitions", "replication_factor", "signal", "elr"}),
+    fixed=frozenset({"acks", "min_isr", "partitions", "replication_factor", "signal", "elr"}),
 )

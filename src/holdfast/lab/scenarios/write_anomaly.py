@@ -124,4 +124,5 @@ SCENARIO = Scenario(
         ),
     ),
     fixed=frozenset({"acks", "partitions", "signal"}),
+    least={"replication_factor": 2},
 )

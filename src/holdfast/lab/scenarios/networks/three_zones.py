@@ -164,4 +164,5 @@ SCENARIO = Scenario(
         ),
     ),
     fixed=frozenset({"acks", "brokers", "controllers", "min_isr", "replication_factor", "signal"}),
+    least={"partitions": len(ZONES)},  # each zone leads something
 )
