@@ -91,9 +91,18 @@ class PlayedDriver:
 
     def go_on(self) -> None:
         self._do("goes on")
+        self.running = self._played.lie.is_hoarding
+
+    def kill(self) -> None:
+        self._do("is killed")
+        self.running = False
 
     def last_words(self) -> str:
-        return "" if self._played.lie.is_forgetful else "FencedError: it is another's"
+        if self._played.lie.is_forgetful:
+            return ""
+        if self._played.lie.is_stale:  # it was found out by another check, by luck
+            return "FencedError: query 'copy': somebody changed it. Nothing was written"
+        return "FencedError: query 'copy' was taken over: this driver has epoch 1, it is at 2"
 
     def executor(self) -> int:
         return 4711

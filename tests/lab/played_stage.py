@@ -31,9 +31,9 @@ from holdfast.cluster.layout import EMBEDDED, ClusterError
 from holdfast.cluster.processes import log_tail
 from holdfast.judge.history import Acknowledged
 from holdfast.lab import evidence, group
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.pipelines import pipeline, plain_log, postgresql_server, tables
-from holdfast.lab.scenario import load_scenario
+from holdfast.lab.scenario import Part, load_scenario
 from holdfast.lab.scenarios import controller_down, disk_full, nearest_replica, read_anomaly
 from holdfast.lab.scenarios.networks import replay, split_brain, storm_machines
 from holdfast.lab.steps import (
@@ -319,11 +319,22 @@ def play(
     """Play one part of a scenario, and return what it came to."""
     scenario = load_scenario(name)
     part = next(each for each in scenario.parts if each.name == part_name)
+    return play_with(monkeypatch, directory, name, part, part.parameters(scenario.defaults), lie)
+
+
+def play_with(
+    monkeypatch: pytest.MonkeyPatch,
+    directory: Path,
+    name: str,
+    part: Part,
+    parameters: Parameters,
+    lie: Lie = HONEST,
+) -> Played:
+    """Play a part with these settings."""
     if name == "partial-bootstrap":
-        for node in range(scenario.defaults.brokers):
+        for node in range(parameters.brokers):
             (directory / f"{node}.properties").write_text(ADVERTISED)
-    parameters = replace(part.parameters(scenario.defaults), seed=SEED)
-    played = Played(parameters, directory, lie)
+    played = Played(replace(parameters, seed=SEED), directory, lie)
     with monkeypatch.context() as patched:
         stage(patched, played)
         try:

@@ -127,6 +127,7 @@ def expect_stays(group: Group, member: Member) -> None:
         f"gave up {told.revocations} partitions; commits: {told.commits} acknowledged, "
         f"refused: {dict(told.refusals) or 'none'}",
         kept=committed and not told.revocations and not told.refusals,
+        late=True,  # who is starved does not poll in time, either
     )
     group.leave(member)
 
@@ -141,6 +142,7 @@ def expect_thrown_out(group: Group, member: Member) -> None:
         f"it is thrown out, and its late commit is refused: {', '.join(sorted(NO_MEMBER))}",
         f"commits: {told.commits} acknowledged, refused: {dict(told.in_vain) or 'none'}",
         kept=not told.commits and not NO_MEMBER.isdisjoint(told.in_vain),
+        late=not told.commits,
     )
     group.fault("KILL", member)
     group.wait_shared()

@@ -295,7 +295,7 @@ def expect_acks_one(run: Run, when: str) -> None:
     client = run.raw_client(f"alone-{len(run.checks)}", acks="1", timeout_ms=1000)
     accepted = acknowledge(run, client, FOLLOWED, count)
     run.check(f"{when}: acks=1 in P{FOLLOWED}", f"{count} acknowledged", str(accepted),
-              kept=accepted == count)  # fmt: skip
+              kept=accepted == count, late=True)  # fmt: skip
     refused = not isinstance(client.send(LED), Acknowledged)
     run.check(
         f"{when}: acks=1 in P{LED}, whose leader it was",

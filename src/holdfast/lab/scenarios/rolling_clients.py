@@ -83,6 +83,7 @@ def replace_producer(run: Run, producer: Worker, number: int) -> Worker:
         f"at most {most} of its sends are without an outcome",
         f"{left} of {sent}",
         kept=left <= most,
+        late=True,
     )
     following = run.start_producer(f"producer-{number}")
     run.must_flow(following)

@@ -85,7 +85,7 @@ def hand_over(run: Run, first: Group, second: Group, mode: str) -> dict[int, flo
     if mode == "transaction":
         refused = run.soon(lambda: zombie.told.results_refused > 0, WORK_S)
         seen = "it puts nothing in" if refused else "it was not refused"
-        run.check(f"{zombie.name} goes on", "it puts nothing in", seen, kept=refused)
+        run.check(f"{zombie.name} goes on", "it puts nothing in", seen, kept=refused, late=True)
     return found
 
 

@@ -25,7 +25,7 @@ from holdfast.lab.workload_processes import Worker
 
 ZONES = ("a", "b", "c")  # a broker in each: it leads one partition, and follows in the others
 LAG_MS = 4000
-DROPPED_S = LAG_MS / 1000 + 30  # for a follower that lags to be dropped, on a slow machine
+DROPPED_S = 30.0  # beyond the lag, for a follower to be dropped, on a slow machine
 IN_SYNC_S = 10.0  # for a replica that lags on a slow machine, and is heard
 STAYS = "replication goes on while clients' zones are cut from each other"
 
@@ -46,7 +46,8 @@ def replication_cut(run: Run) -> None:
     brokers = run.cluster.broker_ids
     sides.cut("replication", "replication", brokers, "from each other, for replication")
     alone = {p: want(nodes[0], nodes[:1]) for p, nodes in run.replicas.items()}
-    are_alone = run.expect("no follower is heard: each leader is alone", alone, DROPPED_S)
+    dropped_s = run.parameters.lag_s + DROPPED_S
+    are_alone = run.expect("no follower is heard: each leader is alone", alone, dropped_s)
     alone_ms = time.monotonic() * 1000
     expect_refused(run, raw, "who was connected before")
     new = run.start_raw("raw-new", timeout_ms=ANSWER_MS, **everywhere.flags)
@@ -121,7 +122,7 @@ def zones_cut(run: Run) -> None:
 
     cut_zones(sides, run)
     begin_ms = time.monotonic() * 1000
-    run.steady(clients[0], 2 * LAG_MS / 1000)  # that nothing happens can only be watched
+    run.steady(clients[0], 2 * run.parameters.lag_s)  # that nothing happens can only be watched
     if run.expect(f"{STAYS}: in sync", preferred(run.replicas), IN_SYNC_S):
         for broker, client in clients.items():
             near = [p for p in led if led[p] == broker]
