@@ -359,7 +359,7 @@ class Played(PlayedCluster):
         self._flow()
         self.now_ms += EXPECTED_MS
         gone = self._down | self.apart.keys()
-        against = {p: why for p, each in wanted.items() if (why := why_not(self, p, each))}
+        against = {p: why for p, each in wanted.items() if (why := why_not(self, p, each, bound_s))}
         for partition, each in wanted.items():
             if partition in against:
                 continue

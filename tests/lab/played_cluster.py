@@ -41,7 +41,7 @@ class PlayedCluster:
         self.left: dict[int, int] = {}  # who was the last in sync, by partition
         self.after_exit: dict[int, Any] = {}
         self.mute: set[int] = set()  # controllers whom nobody hears
-        self.hindrances: list[str] = []  # faults by which who lives may fall behind
+        self.hindrances: dict[str, frozenset[int]] = {}  # who may fall behind, by the fault
         self.doubted: set[int] = set()  # who lacks what it had, so that it may not lead
         self.is_unclean = parameters.unclean
         self.cluster = self._nodes(directory)

@@ -41,7 +41,7 @@ class PlayedSides:
 
     def isolate(self, *nodes: int, clients: bool = True) -> float:
         self._played.now_ms += 1
-        self._begin(f"isolate {nodes}{'' if clients else ' without clients'}")
+        self._begin(f"isolate {nodes}{'' if clients else ' without clients'}", nodes)
         self._isolated[self.latest] = nodes
         for node in nodes:
             if node in self._played.cluster.broker_ids:
@@ -56,17 +56,26 @@ class PlayedSides:
     def cut(
         self, a: str, b: str, nodes: Sequence[int], detail: str, *, one_way: bool = False
     ) -> float:
-        self._begin(f"cut {a} from {b}{' one way' if one_way else ''}, {tuple(nodes)} {detail}")
+        text = f"cut {a} from {b}{' one way' if one_way else ''}, {tuple(nodes)} {detail}"
+        self._begin(text, [*nodes, *self._ends(a, b)])
         if detail in {"cut off", "unheard", "deaf"} and not self._played.lie.is_leaky:
             self._played.cut_clients |= {each for each in (a, b) if each.startswith("client")}
         self._played.is_zoned |= "node-" in a
         self._played.mute |= set(nodes) & set(self._played.cluster.controller_ids)
         return self._played.now_ms
 
-    def _begin(self, text: str) -> None:
+    def _ends(self, *names: str) -> list[int]:
+        """Return the brokers that links with these ends join; a group has them all."""
+        if {"replication", "brokers", "all"} & set(names):
+            return list(self._played.cluster.broker_ids)
+        ours = [name for name in names if not name.startswith("client")]
+        numbers = [each.rpartition("-")[2] for name in ours for each in name.split(",")]
+        return [int(number) for number in numbers if number.isdigit()]
+
+    def _begin(self, text: str, hindered: Sequence[int] = ()) -> None:
         self._played.now_ms += 1
         self._played.do(text)
-        self._played.hindrances.append(text)
+        self._played.hindrances[text] = frozenset(hindered)
         self.latest = text
         self._dropped += 0 if self._played.lie.is_leaky else 7
 
@@ -80,7 +89,7 @@ class PlayedSides:
     def slow(self, a: str, b: str, *, latency: str | None = None, rate: str | None = None) -> float:
         self.latest = f"slow {a} to {b}: {latency or rate}"
         self._played.do(self.latest)
-        self._played.hindrances.append(self.latest)
+        self._played.hindrances[self.latest] = frozenset(self._ends(a, b))
         self._played.slow_ms = 0.0 if self._played.lie.is_hasty else 2000.0
         return self._played.now_ms
 
@@ -111,13 +120,13 @@ class PlayedSides:
 
     def end(self, fault: str) -> None:
         self._played.do(f"end of: {fault}")
-        self._played.hindrances.remove(fault)
+        del self._played.hindrances[fault]
         for node in self._isolated.pop(fault, ()):
             self._played.apart.pop(node, None)
             self._played.mute.discard(node)
 
     def lose(self, a: str, b: str, share: str) -> None:
-        self._begin(f"lose {share} from {a} to {b}")
+        self._begin(f"lose {share} from {a} to {b}", self._ends(a, b))
 
     def look_past(self, *brokers: int) -> None: ...
 

@@ -129,7 +129,7 @@ class PlayedDisk:
 
     def fill(self, spare_bytes: int = 0) -> None:
         self._played.do(f"fill the disk of {self._node}, but for {spare_bytes}")
-        self._played.hindrances.append(f"a full disk of {self._node}")
+        self._played.hindrances[f"a full disk of {self._node}"] = frozenset({self._node})
         if not spare_bytes and self._node in self._played.cluster.broker_ids:
             self._played.room = ROOM
         elif self._only:
@@ -137,7 +137,7 @@ class PlayedDisk:
 
     def make_room(self) -> None:
         self._played.do(f"make room for {self._node}")
-        self._played.hindrances.remove(f"a full disk of {self._node}")
+        del self._played.hindrances[f"a full disk of {self._node}"]
         self._played.room = None
 
 

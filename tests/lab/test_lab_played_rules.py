@@ -48,7 +48,15 @@ def unled(cluster: PlayedCluster) -> None:
 
 
 def full(cluster: PlayedCluster) -> None:
-    cluster.hindrances.append("a full disk of 2")
+    cluster.hindrances["a full disk of 2"] = frozenset({2})
+
+
+def slow(cluster: PlayedCluster) -> None:
+    cluster.hindrances["slow 0 to 2"] = frozenset({0, 2})
+
+
+def silent(cluster: PlayedCluster) -> None:
+    cluster.signal(0, "KILL")  # and no time passes
 
 
 def nothing(_cluster: PlayedCluster) -> None: ...
@@ -75,6 +83,10 @@ CANNOT = [
     (killed(0), want(2), "who leads lives, is heard and in sync"),
     (leaderless, want(1), "the first in sync leads: []"),
     (unclean, want(-1), "nobody leads, and anybody may"),
+    (unclean, want(2, {2}), "the first alive leads: [1]"),
+    (unclean, want(7), "who has no replica leads"),
+    (full, want(None, {0, 2}), "who lives and follows falls out of sync"),
+    (slow, want(None, {0, 2}), "who lives and follows falls out of sync"),
     (unled, want(1, {1, 2}), "there is no controller that could change it"),
 ]
 
@@ -98,6 +110,36 @@ def test_what_can_not_come(
     tmp_path: Path, happens: Callable[[PlayedCluster], None], wanted: Want, why: str
 ) -> None:
     assert why_not(played(tmp_path, happens), 0, wanted) == why
+
+
+@pytest.mark.parametrize(
+    ("happens", "wanted", "bound", "why"),
+    [
+        (silent, want(1, {1, 2}), "session_s", "its session is not over by then"),
+        (silent, want(1), "session_s", "its session is not over by then"),
+        (slow, want(None, {0, 1}), "lag_s", "its lag is not over by then"),
+    ],
+)
+def test_nobody_is_missed_at_once(
+    tmp_path: Path,
+    happens: Callable[[PlayedCluster], None],
+    wanted: Want,
+    bound: str,
+    why: str,
+) -> None:
+    """Seen to pass: a scenario that left a tenth of a second, for which every cluster is broken."""
+    cluster = played(tmp_path, happens)
+    least_s = getattr(cluster.parameters, bound)
+    assert why_not(cluster, 0, wanted, least_s) == why
+    assert why_not(cluster, 0, wanted, least_s + 1) is None
+
+
+def test_with_eligible_replicas_the_first_in_sync_leads_as_well(tmp_path: Path) -> None:
+    cluster = PlayedCluster(Parameters(elr=True), tmp_path, HONEST)
+    cluster.make_topic({0: (0, 1, 2)})
+    silent(cluster)
+    assert why_not(cluster, 0, want(2, {1, 2})) == "the first in sync leads: [1]"
+    assert why_not(cluster, 0, want(1, {1, 2})) is None
 
 
 def test_who_is_killed_is_missed_only_once_time_has_passed(tmp_path: Path) -> None:
