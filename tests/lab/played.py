@@ -328,7 +328,8 @@ class Played(PlayedCluster):
         if self.lie.fails is not None and self.lie.fails in name:
             kept = False
         mark = "" if kept else "NOT SO: "
-        self.do(f"{mark}{name}: {expected}{' (late)' if is_late else ''}")
+        told = f"{' (late)' if is_late else ''}{' (if given)' if 'given' in excused else ''}"
+        self.do(f"{mark}{name}: {expected}{told}")
         self.checks.append(name)
         if not kept:
             self.failed.append(name)
