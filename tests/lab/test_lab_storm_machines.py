@@ -67,6 +67,11 @@ with Run(Parameters(**one), Path(sys.argv[1]), said.append) as run:
             full[f"{node} {writes}"] = machines.make_room(node)
             run.start_node(node)
             full[f"{node} {writes}, later"] = ahead_min()
+        assert not any(not each.kept for each in run.checks)
+        machines.fill(0)
+        run.cluster.kill(0, "KILL")  # it ends for a reason of its own
+        machines.make_room(0)
+        full["failed"] = [each.name for each in run.checks if not each.kept]
 print(json.dumps({"clocks": clocks, "full": full, "said": [each[12:] for each in said]}))
 """
 
@@ -96,6 +101,7 @@ def test_disks_run_full_and_clocks_are_wrong(tmp_path: Path) -> None:
         "0 True, later": 0,
         "0 False": False,
         "0 False, later": 0,
+        "failed": ["0, whose disk is full"],
     }
     assert sum(each.startswith("SIGKILL node 0") for each in told["said"]) == 1
 

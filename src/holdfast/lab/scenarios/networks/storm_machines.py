@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast.cluster import ClusterError
 from holdfast.cluster.layout import EMBEDDED
+from holdfast.cluster.processes import START_MARK
 from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import Run
 from holdfast.lab.steps.mounts import mount_small, resize, unmount
@@ -22,6 +23,8 @@ ROOM_BYTES = 8 << 30  # of a disk that is not full: in memory, and only what is 
 EVENT_BYTES_MAX = 1000  # of an event in a log, with its batch's header
 PROBE_BYTES = 1 << 20
 FILLS_MAX = 50  # the node may write between the look and the change
+# In the log of who has met that. A JVM writes indexes through its memory, where it is told so.
+NO_SPACE = ("No space left on device", "unsafe memory access")
 
 CLOCK_FILE = "clock-ahead-ms"
 HOOK_FILE = "sitecustomize.py"  # Python's own hook: a process imports it before all else
@@ -85,6 +88,7 @@ class Machines:
         run = self._run
         if run.cluster.state(node) == "dead":
             run.note(f"the disk of {node} has room again; {node} had ended by itself")
+            self._expect_told(node)
             return True
         run.note(f"the disk of {node} has room again")
         run.record_fault("KILL", node, "its disk was full, and it had not met that")
@@ -94,6 +98,14 @@ class Machines:
             if run.cluster.state(node) != "dead":
                 raise
         return False
+
+    def _expect_told(self, node: int) -> None:
+        """A failed check, if a node has ended for another reason: only a full disk excuses that."""
+        log = Path(self._run.cluster.node(node).log_file).read_text("utf-8", errors="replace")
+        since = log.rpartition(START_MARK)[2]
+        if not any(each in since for each in NO_SPACE):
+            seen = "it has ended by itself, and its log does not say so"
+            self._run.check(f"{node}, whose disk is full", f"ends: {NO_SPACE[0]}", seen, kept=False)
 
     def _why_no_disks(self) -> str | None:
         probe = _directory(self._run, self._nodes[0]) / "probe"
