@@ -115,14 +115,20 @@ def waited(catcher: subprocess.Popen[str], since: float, *, is_first: bool) -> f
     return max(0.0, (first if is_first else last) - since)
 
 
-def in_force(network: Network, links: Links, rounds: int) -> dict[str, list[float]]:
-    """Return how long after a call's begin the last packet came, or the first one again."""
+def in_force(
+    network: Network, links: Links, rounds: int, ends: tuple[str, str], what: str
+) -> dict[str, list[float]]:
+    """Return how long after a call's begin the last packet came, or the first one again.
+
+    `ends`: of what is cut, the link that is looked at among it.
+    """
     found: dict[str, list[float]] = {
-        "cut: call to last packet": [],
-        "cut: call returns": [],
-        "heal: call to first packet": [],
-        "heal: call returns": [],
+        f"cut {what}: call to last packet": [],
+        f"cut {what}: call returns": [],
+        f"heal {what}: call to first packet": [],
+        f"heal {what}: call returns": [],
     }
+    cut_last, cut_returns, heal_first, heal_returns = found.values()
     address = network.plan.place("1").address
     with (
         started(network, "1", CATCHER) as catcher,
@@ -136,17 +142,17 @@ def in_force(network: Network, links: Links, rounds: int) -> dict[str, list[floa
             for _ in range(rounds):
                 begun = time.monotonic()
                 ask(catcher, begun, CUT_S, is_first=False)
-                links.cut("0", "1")
+                links.cut(*ends)
                 took = time.monotonic() - begun
-                found["cut: call returns"].append(took)
-                found["cut: call to last packet"].append(waited(catcher, begun, is_first=False))
+                cut_returns.append(took)
+                cut_last.append(waited(catcher, begun, is_first=False))
                 if took > CUT_S:
                     raise NoFigureError(f"to cut took {took:.1f} s: nobody looked for so long")
                 begun = time.monotonic()
                 ask(catcher, begun, FIRST_S, is_first=True)
-                links.heal("0", "1")
-                found["heal: call returns"].append(time.monotonic() - begun)
-                found["heal: call to first packet"].append(waited(catcher, begun, is_first=True))
+                links.heal(*ends)
+                heal_returns.append(time.monotonic() - begun)
+                heal_first.append(waited(catcher, begun, is_first=True))
         finally:
             thrower.kill()
             catcher.kill()
@@ -213,17 +219,19 @@ def main() -> int:
         with ground.make(Path(folder), plan) as network:
             print(f"{len(plan.places)} places: made in {1000 * (time.monotonic() - begun):.0f} ms")
             links = Links(network.directory)
+            times: dict[str, list[float]] = {}
             try:
-                times = in_force(network, links, 5 * options.rounds)
+                for ends, what in ((("0", "1"), "one link"), (("all", "all"), "all")):
+                    times |= in_force(network, links, 5 * options.rounds, ends, what)
             except NoFigureError as error:
                 print(error, file=sys.stderr)
                 return 1
             for name, took in times.items():
                 middle, most = 1000 * statistics.median(took), 1000 * max(took)
-                print(f"{name:32} {middle:8.1f} ms  (most {most:.1f})")
+                print(f"{name:36} {middle:8.1f} ms  (most {most:.1f})")
             for name, rates in throughput(network, links, options.rounds, options.seconds).items():
                 each = ", ".join(f"{rate / 1e6:.0f}" for rate in rates)
-                print(f"{name:32} {max(rates) / 1e6:8.0f} MB/s  ({each})")
+                print(f"{name:36} {max(rates) / 1e6:8.0f} MB/s  ({each})")
     return 0
 
 
