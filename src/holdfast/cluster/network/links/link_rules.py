@@ -101,7 +101,9 @@ def lead(plan: Plan, table: Table, relay_port: int) -> str:
     What they had before is reset, should any of it still come by (`link_kernel` has it ended). What
     a node begins with its client, and is not led, passes: it is known by its first packet.
 
-    The chains are there only where somebody is led, since NAT makes the kernel track connections.
+    The chains are made for the first who is led, since NAT makes the kernel track connections. The
+    one that leads stays: with the last of its kind, or with the last rule that asks what is tracked,
+    the kernel ends all translating, and what is in the relay would be reset.
     """
     led = _led(table)
     lines = [
@@ -120,8 +122,9 @@ def lead(plan: Plan, table: Table, relay_port: int) -> str:
                 f"add rule ip {TABLE} led ip saddr {one} ip daddr {other} "
                 "tcp flags & rst == 0 reject with tcp reset"
             )
+    lines.append(f"add rule ip {TABLE} lead ct state new accept")
     if not led:
-        lines += [f"delete chain ip {TABLE} {chain}" for chain in ("lead", "led")]
+        lines.append(f"delete chain ip {TABLE} led")
     return "".join(f"{line}\n" for line in lines)
 
 
