@@ -14,6 +14,7 @@ import typer
 from holdfast.cli.local.addressing import place_named
 from holdfast.cli.shared_options import AsJson, DataDir, data_dir
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.network.links.link_calls import Links
 
 WHERE = (
     "A node's id as in `status`, controller:active or leader:TOPIC-PARTITION; a zone; client-ZONE "
@@ -137,7 +138,8 @@ def slow(
     1MB/s`.
     """
     cluster, (a, b) = _opened(data_dir_option, a, b)
-    changed = cluster.links().slow(
+    links = cluster.links()
+    changed = links.slow(
         a, b, latency=latency, jitter=jitter, rate=rate, reorder=reorder, one_way=one_way
     )
     words = [
@@ -146,8 +148,9 @@ def slow(
         rate and f"is at most {rate}",
         reorder and f"{reorder} of it overtakes",
     ]
-    said = f"Slowed: {_flow(a, b, one_way)} {', '.join(word for word in words if word)}"
-    _tell("slow", changed, said, "it is slowed like that already", as_json)
+    how = ", ".join(word for word in words if word)
+    said = f"Slowed: {_flow(a, b, one_way)} {how}{_with_resets(links)}"
+    _tell("slow", changed, said, "it is slowed like that already", as_json, links.reset)
 
 
 def lose(
@@ -165,9 +168,10 @@ def lose(
     Examples: `holdfast lose 0 1 5%`; `holdfast lose brokers brokers 1%`; 0% ends it.
     """
     cluster, (a, b) = _opened(data_dir_option, a, b)
-    changed = cluster.links().lose(a, b, share, one_way=one_way)
-    said = f"Lossy: of {_flow(a, b, one_way)} {share} of packets vanish"
-    _tell("lose", changed, said, "it loses as many already", as_json)
+    links = cluster.links()
+    changed = links.lose(a, b, share, one_way=one_way)
+    said = f"Lossy: of {_flow(a, b, one_way)} {share} of packets vanish{_with_resets(links)}"
+    _tell("lose", changed, said, "it loses as many already", as_json, links.reset)
 
 
 def drop_responses(
@@ -211,11 +215,33 @@ def _flow(a: str, b: str, one_way: bool) -> str:
     return f"what passes between {a}" if a == b else f"what passes between {a} and {b}"
 
 
-def _tell(command: str, changed: Change, said: str, already: str, as_json: bool) -> None:
-    """Print what was changed; if nothing was, that it was so before."""
+def _with_resets(links: Links) -> str:
+    """Say whose connections could not stay as they were with what was changed."""
+    if not links.reset:
+        return ""
+    pairs = ", ".join(f"{client} to {node}" for client, node in links.reset)
+    return f"; connections that `drop-responses` had left in its relay were reset ({pairs})"
+
+
+def _tell(
+    command: str,
+    changed: Change,
+    said: str,
+    already: str,
+    as_json: bool,
+    reset: Change | None = None,
+) -> None:
+    """Print what was changed; if nothing was, that it was so before.
+
+    `reset`: whose connections ended by it, in JSON as well if there were any.
+    """
     if as_json:
-        pairs = [{"from": source, "to": target} for source, target in changed]
-        print(json.dumps({"command": command, "changed": pairs}, indent=2))
+        values = {"changed": changed, **({"reset": reset} if reset else {})}
+        listed = {
+            key: [{"from": source, "to": target} for source, target in pairs]
+            for key, pairs in values.items()
+        }
+        print(json.dumps({"command": command, **listed}, indent=2))
     elif changed:
         print(f"{said} ({len(changed)} link{'' if len(changed) == 1 else 's'}).")
     else:

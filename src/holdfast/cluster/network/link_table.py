@@ -68,6 +68,11 @@ class Link:
     def is_whole(self) -> bool:
         return self == WHOLE
 
+    @property
+    def picks_packets(self) -> bool:
+        """Whether single packets are lost or overtake, which nobody can do who sees TCP alone."""
+        return bool(self.lose or (self.slow is not None and self.slow.reorder))
+
 
 WHOLE: Final = Link()
 ANSWERING: Final = frozenset({Kind.BROKER, Kind.CONTROLLER, Kind.BOTH, Kind.REPLICATION})
@@ -170,6 +175,20 @@ def newly_swallowed(before: Table, after: Table) -> list[Pair]:
         if (what := after.get(pair, WHOLE).answers) is not None
         and what != before.get(pair, WHOLE).answers
     ]
+
+
+def between(table: Table) -> list[Pair]:
+    """Return the pairs, in both orders, between which single packets are lost or overtake."""
+    return [each for pair, link in table.items() if link.picks_packets for each in _both(*pair)]
+
+
+def swallowed_and_picked(table: Table) -> list[Pair]:
+    """Return the pairs (node, client) of a table that nobody can put in force.
+
+    To swallow a node's answers takes a relay, which sees no packets.
+    """
+    picked = {*between(table)}
+    return [pair for pair, link in table.items() if link.answers is not None and pair in picked]
 
 
 def _both(one: str, other: str) -> Iterator[Pair]:

@@ -20,7 +20,7 @@ from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.holding import watch_holder
-from holdfast.cluster.network.link_table import Table
+from holdfast.cluster.network.link_table import Pair, Table
 from holdfast.cluster.network.links import link_requests
 from holdfast.cluster.network.links.link_kernel import KernelLinks
 from holdfast.cluster.network.links.link_requests import Request
@@ -38,9 +38,10 @@ SEED: Final = "0"  # of jitter and reordering: the same packets wait the same ti
 class Enforcer(Protocol):
     """What puts a table of links in force: the kernel's rules, or relays."""
 
-    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> list[Pair]:
         """Make `after` of `before`, all of it or nothing. ClusterError says why it can't be.
 
+        Return whose connections (who dialled, whom) had to be reset for it to be in force.
         `watch`: from now on `first_bytes` tells of links that were cut and are not any more.
         """
 
@@ -98,9 +99,10 @@ class Agent:
             return {"links": self._enforcer.first_bytes()}
         after = link_requests.decide(self._plan, self._table, asked)
         changed = link_table.changed_pairs(self._table, after)
-        self._enforcer.change(self._table, after, watch=link_requests.watches(asked))
+        reset = self._enforcer.change(self._table, after, watch=link_requests.watches(asked))
         self._table = after
-        return {"changed": [list(pair) for pair in changed]}
+        said = {"changed": [list(pair) for pair in changed]}
+        return {**said, "reset": [list(pair) for pair in reset]} if reset else said
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's requests in their order, until it ends."""

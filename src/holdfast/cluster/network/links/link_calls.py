@@ -29,6 +29,9 @@ class Links:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        # Between whom (who dialled, whom) the last change reset connections so as to be in force:
+        # those that a heal had left in the relay, and whose packets are to be lost or reordered.
+        self.reset: list[tuple[str, str]] = []
 
     def cut(
         self, a: str, b: str, *, one_way: bool = False, reset: bool = False
@@ -111,7 +114,9 @@ class Links:
 
     def change(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Do what a request says (`link_requests`)."""
-        return [(source, target) for source, target in self._ask(request)["changed"]]
+        said = self._ask(request)
+        self.reset = [(client, node) for client, node in said.get("reset", ())]
+        return [(source, target) for source, target in said["changed"]]
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request. One whose answer was lost is sent again: its id makes it be done once."""

@@ -73,6 +73,9 @@ class KernelLinks:
         if client is None or node is None:  # one of the router's own
             near.reset()
             return
+        if (client, node) in link_table.between(self._table):  # it was led before that began
+            near.reset()
+            return
         await self._relays.carry((client, node), near, address, port)
 
     def begin(self) -> Table:
@@ -89,12 +92,17 @@ class KernelLinks:
         self._relays.change(found.table)
         return found.table
 
-    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
-        """Make `after` of `before`, all of it or nothing. `watch`: wait for links that it heals."""
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> list[Pair]:
+        """Make `after` of `before`, all of it or nothing. `watch`: wait for links that it heals.
+
+        Return whose connections were reset: they are in the relay since before a heal, and it can't
+        do to their packets what is to be done now.
+        """
+        _refuse_unseen(after)
         was_known, there = self._is_known, before if self._is_known else self._found().table
         text = link_rules.transaction(self._plan, there, after, self._known, self._relay_port)
         if not text and was_known:
-            return
+            return []
         text += self._first_bytes.change(there, after, watch=watch)
         # The switch knows how slow a link is before the first packet comes to it, and longer than
         # any comes.
@@ -117,6 +125,7 @@ class KernelLinks:
             swallowing.setdefault(node, []).append(client)
         for node, clients in swallowing.items():
             self._end_connections(node, clients)
+        return [pair for pair in dict.fromkeys(link_table.between(after)) if self._relays.end(pair)]
 
     def _end_connections(self, node: str, clients: list[str]) -> None:
         """End what these clients have with a node, which sends resets.
@@ -234,6 +243,19 @@ class KernelLinks:
         if check:
             raise ClusterError(f"The links can't be changed: nft says {done.stderr.strip()}")
         return None
+
+
+def _refuse_unseen(table: Table) -> None:
+    """ClusterError: it has what would be reported, and could not be in force."""
+    unseen = link_table.swallowed_and_picked(table)
+    if unseen:
+        node, client = unseen[0]
+        between = f" {client} {node}" if len(unseen) == 1 else ""
+        raise ClusterError(
+            f"To swallow answers of {node} to {client} takes a relay, which sees no packets: none "
+            "of theirs can be lost or reordered at the same time. Make that link whole by "
+            f"`holdfast heal{between}` first."
+        )
 
 
 def _slowed(table: Table) -> dict[Pair, Link]:

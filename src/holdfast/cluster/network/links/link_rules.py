@@ -102,8 +102,8 @@ def lead(plan: Plan, table: Table, relay_port: int) -> str:
     a node begins with its client, and is not led, passes: it is known by its first packet.
 
     The chains are made for the first who is led, since NAT makes the kernel track connections. The
-    one that leads stays: with the last of its kind, or with the last rule that asks what is tracked,
-    the kernel ends all translating, and what is in the relay would be reset.
+    one that leads stays: with the last of its kind, or the last rule that asks what is tracked, the
+    kernel ends all translating, and what is in the relay would be reset.
     """
     led = _led(table)
     lines = [

@@ -28,7 +28,7 @@ from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.holder import claim
-from holdfast.cluster.network.link_table import Table, newly_swallowed
+from holdfast.cluster.network.link_table import Pair, Table, newly_swallowed
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_rules import InForce
 from holdfast.cluster.network.relays import relay
@@ -75,19 +75,19 @@ class ProxyLinks:
         names = {place.address: place.name for place in self._plan.places}
         return names.get(address, addresses.HOST)
 
-    def change(self, before: Table, after: Table, *, watch: bool = False) -> None:
+    def change(self, before: Table, after: Table, *, watch: bool = False) -> list[Pair]:
         """Make `after` of `before`, all of it or nothing. Nothing is watched: no packet is seen."""
         del watch
-        for link in after.values():
-            if link.lose or (link.slow is not None and link.slow.reorder):
-                raise ClusterError(
-                    "Single packets can be lost or reordered only in a network of its own, and "
-                    "proxies stand in for one here: they see TCP. Cut the link, or slow it."
-                )
+        if any(link.picks_packets for link in after.values()):
+            raise ClusterError(
+                "Single packets can be lost or reordered only in a network of its own, and "
+                "proxies stand in for one here: they see TCP. Cut the link, or slow it."
+            )
         self._table = after
         self._relays.change(after)
         for node, client in newly_swallowed(before, after):
             self._relays.end((client, node))
+        return []
 
     def first_bytes(self) -> list[dict[str, Any]]:
         return []

@@ -161,10 +161,12 @@ class Relays:
         if self.link(pair).cut is Cut.RESET:
             raise ConnectionResetError
 
-    def end(self, pair: Pair) -> None:
-        """Reset what this pair has begun."""
-        for end in self._open.get(pair, ()):
+    def end(self, pair: Pair) -> bool:
+        """Reset what this pair has begun; say whether there was anything."""
+        ends = self._open.get(pair, ())
+        for end in ends:
             end.reset()
+        return bool(ends)
 
 
 class _There:
