@@ -149,6 +149,24 @@ def test_lost_packets_are_counted(network: Network, talkers: Talkers, links: Lin
     assert abs(lost - sent * share) < 160
 
 
+def test_all_packets_can_be_lost(network: Network, talkers: Talkers, links: Links) -> None:
+    """Seen to fail: nft refused what no draw can miss."""
+    port = talkers["1"].do("datagrams", name="all")
+    talkers["0"].do("datagrams", name="all")
+    assert links.lose("0", "1", "100%", one_way=True) == [("0", "1")]
+    address = network.plan.place("1").address
+    thrown = {"name": "all", "address": address, "port": port}
+    (before,) = (each for each in links.status()["links"] if each["lose"])
+    talkers["0"].do("throw", **thrown, first=1, count=50)
+    seen = links.status()
+    (link,) = (each for each in seen["links"] if each["lose"])
+    assert (link["lose"], seen["agrees"]) == (1.0, True)
+    assert link["dropped"]["lost"] == before["dropped"]["lost"] + 50
+    links.lose("0", "1", "0%", one_way=True)
+    talkers["0"].do("throw", **thrown, first=0, count=1)
+    assert talkers["1"].do("catch", name="all", count=1, timeout=LONG_S) == [0]
+
+
 @pytest.mark.slow
 def test_what_a_cut_dropped_is_counted_and_stays(
     network: Network, talkers: Talkers, links: Links

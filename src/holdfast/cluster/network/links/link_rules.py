@@ -138,8 +138,9 @@ def _rules(pair: Pair, link: Link) -> list[str]:
     if link.cut is not None:
         rules.append(f"{counted} drop")
     elif link.lose:
-        drawn = f"numgen random mod {SHARE_WHOLE} < {link.lose}"
-        rules.append(f"{drawn} counter name {_name(_LOST, pair)} drop")
+        # Of all packets none is drawn: that each draw is below its bound nft refuses to ask.
+        drawn = f"numgen random mod {SHARE_WHOLE} < {link.lose} " if link.lose < SHARE_WHOLE else ""
+        rules.append(f"{drawn}counter name {_name(_LOST, pair)} drop")
     return rules
 
 
