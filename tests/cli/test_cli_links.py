@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from holdfast.cli import quick
 from holdfast.cli.command_table import function_named
 from holdfast.cli.links.links_table import lines
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.possible import Possibility
 
 if TYPE_CHECKING:
@@ -72,6 +75,58 @@ def test_a_network_without_trouble_and_one_that_is_not_as_asked() -> None:
     meddled = lines({"links": [], "found_no_room": 9, "agrees": False})
     assert meddled[1] == "9 packets found no room on slowed links."
     assert "`holdfast heal` makes all links whole" in meddled[2]
+
+
+class Relaying(Links):
+    """Links of which the last change reset a connection."""
+
+    def change(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:
+        self.reset = [] if request["do"] == "drop-responses" else [("host", "1")]
+        return [("1", "host")]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        # Seen to fail: only --help said so of them.
+        (
+            ["drop-responses", "host", "1", "--api", "Produce"],
+            (
+                "Swallowed: the next answer to Produce from 1 to host; the connection stays, silent; "
+                "connections that there were between them have been reset (1 link).\n"
+            ),
+        ),
+        (
+            ["lose", "1", "host", "5%", "--one-way"],
+            (
+                "Lossy: of what 1 sends to host 5% of packets vanish; connections that "
+                "`drop-responses` had left in its relay were reset: host to 1 (1 link).\n"
+            ),
+        ),
+        (
+            ["slow", "1", "host", "--latency", "5ms", "--reorder", "5%", "--one-way"],
+            (
+                "Slowed: what 1 sends to host takes 5ms, 5% of it overtakes; connections that "
+                "`drop-responses` had left in its relay were reset: host to 1 (1 link).\n"
+            ),
+        ),
+    ],
+    ids=["drop-responses", "lose", "slow"],
+)
+def test_what_resets_connections_says_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
+) -> None:
+    """Method: links that nobody has, in the place of those of a cluster that does not run."""
+    LocalCluster.create(tmp_path, port=0, network=Possibility("namespaces"))
+    monkeypatch.setattr(LocalCluster, "network", lambda _cluster: None)
+    monkeypatch.setattr(LocalCluster, "links", lambda _cluster: Relaying(tmp_path))
+    command = [line[0], "--data-dir", str(tmp_path), *line[1:]]
+    outcome = run(*command)
+    assert (outcome.status, outcome.output) == (0, said)
+    told = json.loads(run(*command, "--json").output)
+    assert told["changed"] == [{"from": "1", "to": "host"}]
+    of_relay = None if line[0] == "drop-responses" else [{"from": "host", "to": "1"}]
+    assert told.get("reset") == of_relay
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)

@@ -198,7 +198,8 @@ def drop_responses(
     changed = cluster.links().drop_responses(client, node, api, count=count, close=close)
     answers = f"the next answer to {api}" if count == 1 else f"the next {count} answers to {api}"
     then = "the connection is closed then" if close else "the connection stays, silent"
-    said = f"Swallowed: {answers} from {node} to {client}; {then}"
+    resets = "connections that there were between them have been reset"
+    said = f"Swallowed: {answers} from {node} to {client}; {then}; {resets}"
     _tell("drop-responses", changed, said, "", as_json)
 
 
@@ -220,7 +221,7 @@ def _with_resets(links: Links) -> str:
     if not links.reset:
         return ""
     pairs = ", ".join(f"{client} to {node}" for client, node in links.reset)
-    return f"; connections that `drop-responses` had left in its relay were reset ({pairs})"
+    return f"; connections that `drop-responses` had left in its relay were reset: {pairs}"
 
 
 def _tell(
