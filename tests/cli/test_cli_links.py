@@ -92,8 +92,8 @@ class Relaying(Links):
         (
             ["drop-responses", "host", "1", "--api", "Produce"],
             (
-                "Swallowed: the next answer to Produce from 1 to host; the connection stays, silent; "
-                "connections that there were between them have been reset (1 link).\n"
+                "Swallowed: the next answer to Produce from 1 to host; the connection stays, "
+                "silent; connections that there were between them have been reset (1 link).\n"
             ),
         ),
         (
@@ -181,6 +181,19 @@ def test_a_cluster_made_otherwise_is_not_taken_for_one_with_proxies(
     outcome = run("up", "--detach", "--data-dir", str(tmp_path))
     assert outcome.status == 2
     assert "its network was made with namespaces" in outcome.errors
+
+
+def test_namespaces_are_asked_for_and_denied(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence that says why, and no cluster. Seen to fail: one with proxies began."""
+    monkeypatch.setenv("HOLDFAST_NETWORK", "namespaces")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = run("up", "--network", "--detach", "--port", "0", "--data-dir", str(tmp_path / "new"))
+    assert outcome.status == 1
+    assert "HOLDFAST_NETWORK=namespaces: " in outcome.errors
+    assert "install Debian's" in outcome.errors
+    assert not (tmp_path / "new").exists()
 
 
 def test_proxies_are_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,19 @@ def test_whoever_else_ends_them_meanwhile_they_leave_nothing(
     nothing_is_left(str(tmp_path), tmp_path)
 
 
+def test_namespaces_that_are_asked_for_by_name_are_no_proxies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: proxies stood in for them, as where nothing is asked for.
+
+    Method: a machine on which a program that they take is not to be found.
+    """
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert possible.look({}).how == possible.PROXIES
+    with pytest.raises(ClusterError, match="HOLDFAST_NETWORK=namespaces: .* install Debian's"):
+        possible.look({possible.VARIABLE: possible.NAMESPACES})
+
+
 def test_they_can_be_asked_for() -> None:
     found = possible.look({possible.VARIABLE: possible.PROXIES})
     assert found.how == possible.PROXIES

@@ -59,18 +59,28 @@ class Possibility:
 
 
 def look(environment: Mapping[str, str] = os.environ) -> Possibility:
-    """Return how links can be broken here. UsageError: HOLDFAST_NETWORK has a value unknown."""
-    wanted = environment.get(VARIABLE, NAMESPACES)
+    """Return how links can be broken here. UsageError: HOLDFAST_NETWORK has a value unknown.
+
+    ClusterError: it asks for namespaces by name, and none can be had. Proxies stand in for them only
+    where nothing is asked for.
+    """
+    wanted = environment.get(VARIABLE)
     if wanted == PROXIES:
         return Possibility(PROXIES, f"{VARIABLE}={PROXIES}.")
-    if wanted != NAMESPACES:
+    if wanted not in {None, NAMESPACES}:
         raise UsageError(f"{VARIABLE}={wanted}: it can be {NAMESPACES} or {PROXIES}.")
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-network-") as folder:
             reason = _try(Path(folder))
     except ClusterError as error:
         reason = str(error)
-    return Possibility(PROXIES, reason) if reason else Possibility(NAMESPACES)
+    if not reason:
+        return Possibility(NAMESPACES)
+    if wanted == NAMESPACES:
+        raise ClusterError(
+            f"{VARIABLE}={NAMESPACES}: {reason} Without {VARIABLE} proxies would stand in for them."
+        )
+    return Possibility(PROXIES, reason)
 
 
 def _try(folder: Path) -> str:
