@@ -129,6 +129,30 @@ def test_what_resets_connections_says_so(
     assert told.get("reset") == of_relay
 
 
+@pytest.mark.process
+def test_what_proxies_can_t_do_is_said(run: Run, tmp_path: Path) -> None:
+    """Goal: no command says that it did what can't be. Method: proxies before no node at all.
+
+    Seen to fail: what has a client's place in it was said to be cut, and its answers swallowed.
+    """
+    made = Possibility("proxies")
+    cluster = LocalCluster.create(tmp_path, port=0, network=made, zones=("a", "b", "c"))
+    where = ["--data-dir", str(tmp_path)]
+    with cluster.network().make(settle=False):
+        for command in (
+            ["drop-responses", *where, "client-a", "1", "--api", "Produce", "--count", "2"],
+            ["cut", *where, "client-a", "1"],
+        ):
+            outcome = run(*command)
+            assert (outcome.status, outcome.output) == (2, "")
+            assert "Behind proxies all clients are host: who dials is known by" in outcome.errors
+        for zone in ([], ["--zone", "a"]):
+            outcome = run("enter", *where, *zone, "ls")
+            assert (outcome.status, outcome.output) == (2, "")
+            assert "no place to enter" in outcome.errors
+        assert run("cut", *where, "clients", "1").output.endswith("(2 links).\n")
+
+
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_cluster_without_a_network(run: Run, tmp_path: Path, line: list[str]) -> None:
     """One sentence that says what to do. Method: a plain cluster's directory."""

@@ -19,7 +19,7 @@ from holdfast.cli.groups import CONTEXT
 from holdfast.cli.local.addressing import place_named
 from holdfast.cli.shared_options import DataDir, data_dir
 from holdfast.cluster import LocalCluster
-from holdfast.cluster.network.addresses import Kind
+from holdfast.cluster.network.addresses import HOST, Kind
 
 
 def enter(
@@ -51,8 +51,10 @@ def enter(
         clients = [each for each in places.places if each.kind is Kind.CLIENT]
         found = [each for each in clients if zone in {None, each.zone}]
         zones = f"its zones are {', '.join(places.zones)}" if places.zones else "it has no zones"
-        refuse_if(not found, f"--zone {zone}: there is none in this network; {zones}.")
-        name = found[0].name
+        refuse_if(
+            bool(clients) and not found, f"--zone {zone}: there is none in this network; {zones}."
+        )
+        name = found[0].name if found else HOST  # behind proxies, where nobody enters
     prefix, environment = network.enter(name)
     sys.stdout.flush()
     os.execve(prefix[0], [*prefix, *command], environment)  # noqa: S606 - that is what this is for

@@ -18,6 +18,7 @@ from holdfast.cluster.layout import NodeRecord, UsageError
 ROUTER: Final = "router"
 ROUTER_ADDRESS: Final = "10.0.0.1"
 HOST: Final = "host"  # what comes in through doors
+WHY_HOST: Final = "who dials is known by the address that it dials from, and theirs is no node's"
 OBSERVER: Final = "observer"  # the lab's own way, which nothing cuts
 DEVICE: Final = "net"  # of each place, towards the router
 PLACES_MAX: Final = 200
@@ -123,7 +124,10 @@ class Plan:
         zones = f"zones {', '.join(self.zones)}; " if self.zones else ""
         kinds = {place.kind for place in self.places}
         groups = ", ".join(group for group, those in _GROUPS.items() if kinds & those)
-        return f"{meant}. There are {', '.join(single)}; {zones}groups {groups}."
+        # Whoever names no node may mean clients of a zone, or a zone that has nothing else.
+        by_proxies = Kind.CLIENT not in kinds and not name.isdecimal()
+        told = f" Behind proxies all clients are {HOST}: {WHY_HOST}." if by_proxies else ""
+        return f"{meant}. There are {', '.join(single)}; {zones}groups {groups}.{told}"
 
 
 def plan_network(
@@ -265,12 +269,15 @@ def hosts_text(plan: Plan) -> str:
 def on_loopback(plan: Plan) -> Plan:
     """Return the plan with an address of the loopback device for each place: 127.1.0.1 of 10.1.0.1.
 
-    Where there are no namespaces who dials is known by the address that it dials from.
+    Where there are no namespaces who dials is known by the address that it dials from, which only
+    nodes choose. So clients of zones have no places: nobody would be seen to dial from there, and
+    what is done to their links could not be in force.
     """
     return Plan(
         tuple(
             replace(place, address=f"127.{place.address.partition('.')[2]}")
             for place in plan.places
+            if place.kind is not Kind.CLIENT
         )
     )
 

@@ -61,8 +61,8 @@ class Possibility:
 def look(environment: Mapping[str, str] = os.environ) -> Possibility:
     """Return how links can be broken here. UsageError: HOLDFAST_NETWORK has a value unknown.
 
-    ClusterError: it asks for namespaces by name, and none can be had. Proxies stand in for them only
-    where nothing is asked for.
+    ClusterError: it asks for namespaces by name, and none can be had. Proxies stand in for them
+    only where nothing is asked for.
     """
     wanted = environment.get(VARIABLE)
     if wanted == PROXIES:
