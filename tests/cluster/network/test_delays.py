@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cluster.network.delays import BACKLOG_BYTES_MIN, WAITING_BYTES_MAX, SlowLink
+from holdfast.cluster.network.delays import (
+    BACKLOG_BYTES_MIN,
+    PACKET_BYTES,
+    WAITING_BYTES_MAX,
+    SlowLink,
+)
 from holdfast.cluster.network.link_table import Slow
 
 PACKETS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(60, 65_000)), max_size=50)
@@ -114,7 +119,7 @@ def test_what_waits_is_bounded() -> None:
     assert link.dropped == 1_000 - took
     link = SlowLink(Slow(latency_us=1_000_000), "1")
     size = 64_000
-    fits = WAITING_BYTES_MAX // size
+    fits = WAITING_BYTES_MAX // (size + PACKET_BYTES)
     assert [link.admit(0, size) is None for _ in range(fits + 1)] == [False] * fits + [True]
     link.left(size)
     assert link.admit(0, size) is not None

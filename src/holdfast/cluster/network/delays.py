@@ -10,16 +10,29 @@ from holdfast.cluster.network.link_table import Slow
 BACKLOG_US_MAX: Final = 1_000_000  # of packets that wait for their rate
 BACKLOG_BYTES_MIN: Final = 256 << 10  # which always may: several of the largest packets
 WAITING_BYTES_MAX: Final = 64 << 20  # of one link, whatever they wait for
+ALL_WAITING_BYTES_MAX: Final = 256 << 20  # of all links together
+PACKET_BYTES: Final = 256  # beside its own that a packet takes while it waits: objects, a slot
 # Jitter goes from one drawn value to the next in so many times its bound: by half a microsecond in
 # one at most. So who comes later leaves later, and nobody is held up behind another.
 _LEG: Final = 4
 
 
-class SlowLink:
-    """One direction between two places. Times are microseconds of whatever clock is asked by."""
+class Room:
+    """Memory for what waits, of all links that share it."""
 
-    def __init__(self, how: Slow, seed: str) -> None:
+    def __init__(self) -> None:
+        self.left_bytes = ALL_WAITING_BYTES_MAX
+
+
+class SlowLink:
+    """One direction between two places. Times are microseconds of whatever clock is asked by.
+
+    `room`: what it shares with others; without it all is its own.
+    """
+
+    def __init__(self, how: Slow, seed: str, room: Room | None = None) -> None:
         self.how = how
+        self._room = Room() if room is None else room
         self.dropped = 0  # for want of room
         self._random = random.Random(seed)  # noqa: S311 - to be made again, not to be secret
         self._free_us = 0  # when the rate lets the next packet begin
@@ -31,10 +44,13 @@ class SlowLink:
     def admit(self, now_us: int, size: int) -> int | None:
         """Return when a packet that comes now leaves; None: there is no room for it."""
         begins = max(now_us, self._free_us) if self.how.rate else now_us
-        if self._waiting_bytes + size > WAITING_BYTES_MAX or self._is_behind(begins - now_us):
+        held = size + PACKET_BYTES
+        is_full = held > min(WAITING_BYTES_MAX - self._waiting_bytes, self._room.left_bytes)
+        if is_full or self._is_behind(begins - now_us):
             self.dropped += 1
             return None
-        self._waiting_bytes += size
+        self._waiting_bytes += held
+        self._room.left_bytes -= held
         passed = self._pass(begins, size) if self.how.rate else now_us
         if self.how.reorder and self._random.randrange(10_000) < self.how.reorder:
             return passed
@@ -75,5 +91,6 @@ class SlowLink:
 
     def left(self, size: int) -> None:
         """Note that a packet has left."""
-        self._waiting_bytes -= size
+        self._waiting_bytes -= size + PACKET_BYTES
+        self._room.left_bytes += size + PACKET_BYTES
         assert self._waiting_bytes >= 0

@@ -17,17 +17,18 @@ import json
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import time
 from typing import Final
 
 from holdfast.cluster.network import link_table
-from holdfast.cluster.network.delays import SlowLink
+from holdfast.cluster.network.delays import Room, SlowLink
 from holdfast.cluster.network.links.link_rules import SWITCH_DEVICE, SWITCH_MARK
 
 FAR: Final = "slow-far"
-_SOL_PACKET, _PACKET_VNET_HDR, _ETH_P_IP = 263, 15, 0x0800
+_SOL_PACKET, _PACKET_STATISTICS, _PACKET_VNET_HDR, _ETH_P_IP = 263, 6, 15, 0x0800
 _FRAME_BYTES_MAX: Final = 10 + 14 + (64 << 10)
 _SOURCE: Final = 10 + 14 + 12  # of an IPv4 header, behind virtio's and Ethernet's
 _BATCH: Final = 64  # read before those that are due are sent
@@ -49,10 +50,11 @@ class Switch:
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
+        self._room = Room()  # also of what waits of links that are whole again, or slow otherwise
         self._links: dict[bytes, SlowLink] = {}
         self._waiting: list[tuple[int, int, SlowLink | None, bytes]] = []
         self._sequence = 0
-        self._dropped = 0  # of links that are slow no more
+        self._dropped = 0  # of links that are slow no more, and what never came to its link
 
     def configure(self, texts: dict[str, str]) -> int:
         """Slow these links and no others; return how many packets found no room until now."""
@@ -64,12 +66,16 @@ class Switch:
             link = self._links.get(key)
             if link is None or link.how != how:
                 self._dropped += 0 if link is None else link.dropped
-                link = SlowLink(how, f"{self._seed} {names}")
+                link = SlowLink(how, f"{self._seed} {names}", self._room)
             links[key] = link
         gone = self._links.keys() - links.keys()
         self._dropped += sum(self._links[key].dropped for key in gone)
         self._links = links
         return self._dropped + sum(link.dropped for link in links.values())
+
+    def count_dropped(self, count: int) -> None:
+        """Take in that so many packets were dropped before they came to wait, or as they left."""
+        self._dropped += count
 
     def take(self, frame: bytes, now_us: int) -> None:
         """Take in a frame. One of a link that is whole again meanwhile goes on at once."""
@@ -125,11 +131,18 @@ def run(switch: Switch, far: socket.socket) -> None:
                 return
             *lines, orders = (orders + part).split(b"\n")
             for line in lines:
+                switch.count_dropped(_take_unread(far))
                 dropped = switch.configure(json.loads(line)["links"])
                 _say(json.dumps({"dropped": dropped}))
         if far.fileno() in readable:
             _read(switch, far)
         _send(switch, far)
+
+
+def _take_unread(far: socket.socket) -> int:
+    """Return how many frames the kernel dropped since it was asked last, for want of a reader."""
+    _, dropped = struct.unpack("II", far.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+    return int(dropped)
 
 
 def _read(switch: Switch, far: socket.socket) -> None:
@@ -149,7 +162,7 @@ def _send(switch: Switch, far: socket.socket) -> None:
         try:
             far.send(frame)
         except OSError:  # no room, or a frame that the kernel does not take back: it is lost
-            continue
+            switch.count_dropped(1)
 
 
 def _now_us() -> int:
