@@ -17,12 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.network.conftest import MARK, marked_processes, nothing_is_left, small_plan
+from tests.cluster.network.conftest import (
+    MARK,
+    marked_processes,
+    nothing_is_left,
+    record,
+    small_plan,
+)
 from tests.cluster.network.talkers import RefusedError, Talker
 
 from holdfast.cluster import processes
-from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.layout import BROKER, ClusterError
 from holdfast.cluster.network import ground, possible
+from holdfast.cluster.network.addresses import plan_network
 from holdfast.cluster.network.ground import Network
 from holdfast.cluster.network.links import link_agent
 from holdfast.cluster.network.links.link_calls import Links
@@ -356,6 +363,67 @@ def own(
     doors = {port: f"{small_plan().place('1').address}:{PORT}"}
     with ground.make(tmp_path, small_plan(), doors=doors) as made:
         yield made, port
+    nothing_is_left(str(tmp_path), tmp_path)
+
+
+ALONE = """#!/bin/sh
+mkdir "$0.$$"
+for wait in $(seq 100); do
+    test $(ls -d "$0".[0-9]* | wc -l) -ge 2 && exit
+    sleep 0.01
+done
+touch "$0.alone"
+"""
+
+
+@pytest.mark.slow
+def test_connections_of_all_nodes_are_ended_at_once(
+    possibility: Possibility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the agent, which is the relay as well, stands still for one node's time, not for all's.
+
+    Method: what ends a node's connections waits until another one does. Seen to fail: each waited
+    in vain.
+    """
+    if possibility.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {possibility.reason}")
+    folder = tmp_path / "network"
+    folder.mkdir()
+    monkeypatch.setenv(MARK, str(folder))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "ss").write_text(ALONE)
+    (tools / "ss").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    with ground.make(folder, small_plan()):
+        assert len(Links(folder).drop_responses("host", "brokers", "Produce")) == 2
+    assert len([*tools.glob("ss.[0-9]*")]) == 2
+    assert not (tools / "ss.alone").exists()
+    nothing_is_left(str(folder), folder)
+
+
+@pytest.mark.slow
+def test_answers_over_a_network_for_replication_alone_are_swallowed(
+    possibility: Possibility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second address is in its broker's place. Seen to fail: the agent knew no place for it, and
+    did not answer.
+    """
+    if possibility.how != possible.NAMESPACES:
+        pytest.skip(f"no network namespaces here: {possibility.reason}")
+    monkeypatch.setenv(MARK, str(tmp_path))
+    plan = plan_network([record(0, BROKER), record(1, BROKER)], replicates_apart=True)
+    with ground.make(tmp_path, plan) as network, ExitStack() as stack:
+        links = Links(tmp_path)
+        zero, one = (stack.enter_context(Talker(network.prefix(each))) for each in ("0", "1"))
+        one.do("listen", name="door", port=PORT)
+        address = plan.place("replication-1").address
+        zero.do("connect", name="c", address=address, port=PORT, timeout=LONG_S)
+        one.do("accept", name="c", listener="door", timeout=LONG_S)
+        changed = links.drop_responses("replication-0", "replication-1", "Fetch")
+        assert changed == [("replication-1", "replication-0")]
+        with pytest.raises(RefusedError, match="ECONNRESET"):
+            zero.do("receive", name="c", timeout=LONG_S)
     nothing_is_left(str(tmp_path), tmp_path)
 
 

@@ -41,6 +41,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "ss": "iproute2",
     "nft": "nftables",
     "unshare": "util-linux",
+    "nsenter": "util-linux",
 }
 _SCRIPT: Final = str(Path(__file__).with_name("holder.py"))
 _CAP_SYS_ADMIN: Final = 21

@@ -10,13 +10,14 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.network import addresses, entering, ground, link_table
+from holdfast.cluster.network import addresses, ground, link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_table import Link, Pair, Table
@@ -35,8 +36,7 @@ class KernelLinks:
 
     def __init__(self, plan: Plan, tools: Mapping[str, str], holder: Holder, seed: str) -> None:
         self._plan, self._tools, self._seed = plan, tools, seed
-        # We are in the network's user namespace, which can't be entered again.
-        self._holder = replace(holder, user=False)
+        self._holder = holder
         self._known: set[Pair] = set()  # links that have a chain, broken or not
         self._relays, self._relay_port = Relays(seed, 2 * relay.take_room()), 0
         self._table: Table = {}
@@ -123,24 +123,37 @@ class KernelLinks:
         for node, client in link_table.newly_swallowed(before, after):
             self._relays.end((client, node))
             swallowing.setdefault(node, []).append(client)
-        for node, clients in swallowing.items():
-            self._end_connections(node, clients)
+        self._end_connections(swallowing)
         return [pair for pair in dict.fromkeys(link_table.between(after)) if self._relays.end(pair)]
 
-    def _end_connections(self, node: str, clients: list[str]) -> None:
-        """End what these clients have with a node, which sends resets.
+    def _end_connections(self, swallowing: Mapping[str, list[str]]) -> None:
+        """End what these clients have with each node, which sends resets.
 
-        Where the kernel can't do that, the rules reset it with the next packet.
+        Where the kernel can't do that, the rules reset it with the next packet. Of all nodes at
+        once, and by nsenter, which starts sooner than a Python: the relay stands still meanwhile.
+        That the holder is not another process by now needs no look, since we end with it.
         """
-        which = " or ".join(f"dst {self._plan.place(client).address}" for client in clients)
-        command = [*entering.prefix(self._holder, node, None), self._tools["ss"]]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(  # noqa: S603 - ss, in the node's place
-                [*command, "--kill", "--tcp", *which.split()],
-                capture_output=True,
-                check=False,
-                timeout=_TIMEOUT_S,
-            )
+        ending = []
+        for node, clients in swallowing.items():
+            which = " or ".join(f"dst {self._plan.place(client).address}" for client in clients)
+            place = self._plan.place(node).beside or node  # whose namespace has its address
+            namespace = f"/proc/{self._holder.pid}/fd/{self._holder.descriptors[place]}"
+            command = [self._tools["nsenter"], f"--net={namespace}", self._tools["ss"]]
+            with suppress(OSError):
+                ending.append(
+                    subprocess.Popen(  # noqa: S603 - ss, in the node's place
+                        [*command, "--kill", "--tcp", *which.split()],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                    )
+                )
+        until_s = time.monotonic() + _TIMEOUT_S
+        for each in ending:
+            with suppress(subprocess.TimeoutExpired):
+                each.wait(max(0.0, until_s - time.monotonic()))
+            each.kill()
+            each.wait()
 
     def first_bytes(self) -> list[dict[str, Any]]:
         """Return what was seen of each heal that was watched; end what no link needs any more."""
