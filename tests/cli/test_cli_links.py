@@ -111,7 +111,7 @@ class Relaying(Links):
             ),
         ),
     ],
-    ids=["drop-responses", "lose", "slow"],
+    ids=["drop-responses", "lose", "reorder"],
 )
 def test_what_resets_connections_says_so(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
@@ -130,6 +130,7 @@ def test_what_resets_connections_says_so(
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_what_proxies_can_t_do_is_said(run: Run, tmp_path: Path) -> None:
     """Goal: no command says that it did what can't be. Method: proxies before no node at all.
 
