@@ -136,9 +136,9 @@ def test_the_page_has_both_engines_and_names_where_they_differ(tmp_path: Path) -
         if (row := matrix.row_of(tmp_path, engine, name)) is not None
     ]
     page = matrix.write(tmp_path, rows, {"embedded": 2, "apache": 2}).read_text()
-    assert "Engines differ</b><span>rack-loss</span>" in page
+    assert "Engines differ</b>" in page
     assert page.count('href="apache/rack-loss/report.html"') == 1
-    assert "<h2>embedded</h2>" in page
+    assert ">embedded</th>" in page
     assert "50.0 %" in page
     assert json.loads((tmp_path / "matrix.json").read_text())[0]["scenario"] == "rack-loss"
     assert matrix.worst(rows) is Exit.BROKEN
@@ -212,9 +212,8 @@ def test_the_page_says_once_what_all_rest_on(tmp_path: Path) -> None:
         "Made with Python 3.11.9, librdkafka 2.16.0 (confluent-kafka 2.16.1), "
         "links broken in network namespaces." in page
     )
-    assert "|apache |4.3.1|" in page
-    assert page.count("Python") == page.count("namespaces") == page.count("4.3.1") == 1
-    assert "made with" not in page
+    assert "|Apache Kafka 4.3.1|" in page
+    assert page.count("Python") == page.count("namespaces") == page.count("Made with") == 1
     rows = json.loads((tmp_path / matrix.MATRIX).read_bytes())
     assert rows[3]["grounds"] == {
         "network": "namespaces",
@@ -235,17 +234,16 @@ def test_the_page_says_of_each_row_in_what_they_are_apart(tmp_path: Path) -> Non
         },
     )
     assert "|Made with librdkafka 2.16.0 (confluent-kafka 2.16.1).|" in page
-    assert "|made with|" in page
-    assert "|Python 3.12.1|" in page
-    assert "|Python 3.11.9, links broken in network namespaces|" in page
-    assert "|Python 3.11.9, links broken by proxies|" in page
+    assert "|Made with Python 3.12.1.|" in page
+    assert "|Made with Python 3.11.9, links broken in network namespaces.|" in page
+    assert "|Made with Python 3.11.9, links broken by proxies.|" in page
 
 
 def test_the_page_says_how_long_the_lab_itself_held_a_fault(tmp_path: Path) -> None:
     page = page_of(tmp_path, {("embedded", "split-brain"): GROUNDS})
     assert "|3.10 s|" in page
-    assert "|2.50 s|" in page
-    assert "|3.20 s|2.60 s|" in re.sub("[|]+", "|", page)
+    assert "|2.50 s held|" in page
+    assert "|3.20 s|2.60 s held|" in re.sub("[|]+", "|", page)
     assert "no engine's own" in page
     assert "the starts of nodes, a JVM's included" in page
 
@@ -263,7 +261,7 @@ def test_what_was_never_sent_or_answered_has_no_figures(tmp_path: Path) -> None:
     row = matrix.row_of(tmp_path, "embedded", "retention")
     assert row is not None
     page = matrix.write(tmp_path, [row], {}).read_text()
-    assert page.count('<td class="n">-</td>') == 5
+    assert page.count('<td class="n from">-</td>') == 3
 
 
 def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
@@ -283,7 +281,7 @@ def test_a_share_is_all_only_if_it_is(tmp_path: Path) -> None:
     assert row is not None
     page = matrix.write(tmp_path, [row], {}).read_text()
     assert "99.97 %" in page
-    assert "0.00 ms" not in page, "of this gap no fault was held"
+    assert "held</small>" not in page, "of this gap no fault was held"
     assert "100.0 %" not in page
 
 
@@ -315,15 +313,15 @@ def test_settings_are_said_once_and_of_a_row_where_they_are_others(tmp_path: Pat
     rows.append(matrix.not_made(tmp_path, "embedded", "split-brain", "It crashed."))
     page = matrix.write(tmp_path, rows, {}).read_text()
     said = re.sub("<[^>]*>", "|", page[page.index("<main>") :])
-    assert "|Settings, where a row has no others: acks all, profile lab, brokers 3." in said
-    assert said.count("|brokers 5, session 45000|") == 1
+    assert "|Settings, where a row has no others||acks all, profile lab, brokers 3." in said
+    assert said.count("|Other settings are brokers 5, session 45000.|") == 1
     assert said.count("profile lab") == said.count("acks all") == said.count("brokers 3") == 1
 
 
 def test_settings_that_all_have_need_no_column(tmp_path: Path) -> None:
     page = page_of(tmp_path, {("embedded", "rack-loss"): GROUNDS})
     assert "acks all, profile lab, brokers 3" in page
-    assert "other settings" not in page
+    assert "ther settings" not in page
 
 
 @pytest.mark.parametrize(

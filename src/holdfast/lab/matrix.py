@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.cluster.plan import NAMESPACES, PROXIES
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
@@ -27,6 +29,22 @@ MATRIX, PAGE = "matrix.json", "matrix.html"
 LOCK = ".lock"
 STAMP = "code.json"  # in a run's folder, written last: which code it holds for, and with what
 _LINKS = {NAMESPACES: "links broken in network namespaces", PROXIES: "links broken by proxies"}
+# A promise's sentences, which `judge` writes, and what a table has room for.
+_SHORT = (
+    (
+        r"Nothing acknowledged is lost: .*at least (\d+) cop.*RF (\d+).*",
+        r"nothing lost (at least \1 of \2 copies)",
+    ),
+    (r"Nothing acknowledged is lost while .*", "nothing lost while its only disk is kept"),
+    (r"Nothing is acknowledged \(acks=0\).*", "anything may be lost (acks=0)"),
+    (r"An event is acknowledged by its leader alone.*", "lost with its leader (acks=1)"),
+    (r"Unclean election is on.*", "lost where a replica that lacks it leads"),
+    (r"What a consumer has read stays.*", "what was read stays"),
+    (r"What a consumer has read may vanish.*", "what was read may vanish"),
+    (r"Nothing is doubled or reordered.*", "nothing doubled"),
+    (r"A retry may double.*", "a retry may double"),
+    (r"Nothing is skipped; only what.*", "nothing skipped"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +92,43 @@ class Row:
     @property
     def word(self) -> str:
         return {Exit.KEPT: "kept", Exit.BROKEN: "broken"}.get(Exit(self.exit), "not made")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A scenario in a table: its rows side by side. None: it was not run there."""
+
+    scenario: str
+    rows: Sequence[Row | None]
+
+    @property
+    def found(self) -> list[Row]:
+        return [row for row in self.rows if row is not None]
+
+    @property
+    def differs(self) -> bool:
+        """Whether verdicts do. One that was not made is another one, too: it shows nothing."""
+        return len({row.word for row in self.found}) > 1
+
+    @property
+    def worst(self) -> Exit:
+        """Return what all of it comes to; broken stands before what was not made."""
+        return worst(self.found)
+
+    def told(self, titles: Sequence[str], words_of: Callable[[Row], str]) -> list[tuple[str, str]]:
+        """Return what there is to say of its rows, each thing once, and of whom; "": of them all.
+
+        `titles`: what each row's side is called.
+        """
+        found: dict[str, list[str]] = {}
+        for title, row in zip(titles, self.rows, strict=True):
+            if row is not None and words_of(row):
+                found.setdefault(words_of(row), []).append(title)
+        count = len(self.found)
+        return [
+            ("" if len(whose) == count else ", ".join(whose), words)
+            for words, whose in found.items()
+        ]
 
 
 def folder_of(directory: Path, engine: str, scenario: str) -> Path:
@@ -232,35 +287,95 @@ def write(directory: Path, rows: Sequence[Row], planned: Mapping[str, int]) -> P
 
 
 def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
-    """Return the page: for each engine a row a scenario; and how far it is, until it is whole."""
+    """Return the page: a row a scenario, its engines side by side; and how far it is, until whole.
+
+    What differs stands first.
+    """
     engines = list(dict.fromkeys(row.engine for row in rows))
-    scenarios = list(dict.fromkeys(row.scenario for row in rows))
+    titles = [title_of(engine, rows) for engine in engines]
     found = {(row.scenario, row.engine): row for row in rows}
-    lines = [(name, [found.get((name, engine)) for engine in engines]) for name in scenarios]
-    differ = [
-        name for name, cells in lines if len({cell.word for cell in cells if cell is not None}) > 1
+    scenarios = dict.fromkeys(row.scenario for row in rows)
+    lines = [
+        Line(scenario=name, rows=[found.get((name, engine)) for engine in engines])
+        for name in scenarios
     ]
+    differ = sorted((line for line in lines if line.differs), key=lambda line: line.worst)
     said = [row.grounds.words() for row in rows if row.grounds is not None]
     common = dict(_agreed(said))
     settings = _usual([row.settings for row in rows if row.settings])
-    page: str = (
+    return page_of(
+        "matrix.html",
+        titles=titles,
+        tallies=[tally(row for row in rows if row.engine == engine) for engine in engines],
+        differ=differ,
+        agree=[line for line in lines if not line.differs],
+        in_both=sum(len(line.found) > 1 for line in lines),
+        so_far=_so_far(rows, planned),
+        common=[*common.values()],
+        made_with=lambda row: _labelled("Made with ", _made_with(row, common)),
+        settings=_listed(settings),
+        others=lambda row: _labelled("Other settings are ", _listed(_others(row, settings))),
+        has_others=any(_others(row, settings) for row in rows),
+    )
+
+
+def page_of(template: str, **values: Any) -> str:
+    """Return a page on which runs stand side by side; it has what tables of them take."""
+    return str(
         templates()
-        .get_template("matrix.html")
+        .get_template(template)
         .render(
-            engines={engine: _versions(engine, rows) for engine in engines},
-            lines=lines,
-            differ=differ,
-            so_far=_so_far(rows, planned),
-            common=[*common.values()],
-            apart={kind for each in said for kind in each} - common.keys(),
-            settings=_listed(settings),
-            others=lambda row: _listed(_others(row, settings)),
-            has_others=any(_others(row, settings) for row in rows),
             shown=_shown,
             percent=percent,
+            promise=lambda row: row.promise,
+            in_short=lambda row: in_short(row.promise),
+            kept=lambda row: row.verdict if row.word == "kept" else "",
+            not_kept=lambda row: row.verdict if row.word != "kept" else "",
+            busy=lambda row: _labelled("The machine was busy: ", row.starved),
+            control=lambda row: _labelled("Its control: ", row.controls_failed_by),
+            **values,
         )
     )
-    return page
+
+
+def _labelled(label: str, words: str) -> str:
+    """Return a sentence, where there are words for it."""
+    return f"{label}{words}." if words else ""
+
+
+def _made_with(row: Row, common: Mapping[str, str]) -> str:
+    words = {} if row.grounds is None else row.grounds.words()
+    return ", ".join(words[kind] for kind in words if kind not in common)
+
+
+def title_of(engine: str, rows: Iterable[Row]) -> str:
+    """Return what people call an engine, with the versions that its rows are of."""
+    if engine == EMBEDDED:
+        return engine
+    found = {row.grounds.engine_version for row in rows if row.engine == engine and row.grounds}
+    versions = ", ".join(sorted(version for version in found if version is not None))
+    return f"Apache Kafka {versions or ('3.9' if engine == OLDER else '4')}"
+
+
+def tally(rows: Iterable[Row]) -> str:
+    """Return how many rows came to what."""
+    counts = Counter(row.word for row in rows)
+    words = ("kept", "broken", "not made")
+    return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+
+
+def in_short(promise: str) -> str:
+    """Return a promise in as few words as a table has room for; what has none is told as it is."""
+    sentences = re.split(r"(?<=\.) ", promise) if promise else []
+    return " · ".join(map(_sentence_in_short, sentences))
+
+
+def _sentence_in_short(sentence: str) -> str:
+    for pattern, words in _SHORT:
+        found = re.fullmatch(pattern, sentence)
+        if found:
+            return found.expand(words)
+    return sentence
 
 
 def _so_far(rows: Iterable[Row], planned: Mapping[str, int]) -> str:
@@ -303,11 +418,6 @@ def _others(row: Row, usual: Mapping[str, str]) -> dict[str, str]:
 
 def _listed(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
-
-
-def _versions(engine: str, rows: Iterable[Row]) -> str:
-    found = {row.grounds.engine_version for row in rows if row.engine == engine and row.grounds}
-    return ", ".join(sorted(version for version in found if version is not None))
 
 
 def _shown(ms: float | None) -> str:
