@@ -136,6 +136,11 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/cluster/apache.py",  # and these for one of Apache Kafka's nodes
     "holdfast/cluster/zookeeper.py",
     *_ELSEWHERE,  # for a cluster that is not the lab's own
+    "holdfast/lab/matrix.py",  # the pages of `prove --all`, made of what proofs have written
+    "holdfast/lab/report/templates/matrix.html",
+    "holdfast/lab/report/templates/beside.html",
+    "holdfast/lab/report/templates/side_by_side.css",
+    "holdfast/lab/report/templates/side_by_side.html",
     "holdfast/lab/pipelines",
     "holdfast/lab/scenarios/pipelines",
     "holdfast/clients/group_changes.py",
