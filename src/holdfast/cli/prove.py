@@ -126,6 +126,14 @@ def prove(
             "ended: remove that folder to begin anew. --engine takes several, joined by commas.",
         ),
     ] = False,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="With --all: run nothing, and hold the folder of --output against this one of "
+            "another --all. One page of both; status 1 where verdicts differ, as of diff.",
+        ),
+    ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Name the scenarios.")] = False,
 ) -> None:
     """Run a scenario on a cluster of its own, and say with evidence what was kept.
@@ -153,17 +161,21 @@ def prove(
     given = {name: value for name, value in flags.items() if value is not None}
     place = Place(servers=bootstrap_server, nodes=nodes, may_break=i_may_break_this_cluster)
     if show_list:
-        more = bool(plan or attempts or every)
+        more = bool(plan or attempts or every or beside)
         if scenario or given or config or output or more or not control or place.is_given:
             fail("--list names the scenarios and runs none: leave the rest out.")
         print_list(as_json=as_json)
         return
     if importlib.util.find_spec("jinja2") is None:
         fail("The report needs jinja2: pip install 'holdfast[lab]'.")
+    if beside and not every:
+        fail("--beside goes with --all: it holds the folder of one --all against another's.")
     if every:
         given.pop("engine", None)
         if scenario or given or config or plan or attempts or place.is_given:
             fail("--all runs every scenario as it is: it takes --engine, --output, --no-control.")
+        if beside:
+            hold_beside(output, beside, engine, control=control, as_json=as_json)
         run_all(output, (engine or "embedded").split(","), control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
@@ -285,7 +297,7 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
     for engine in engines:
         if engine not in ENGINES:
             fail(f"--engine {engine}: it is one of {', '.join(ENGINES)}.")
-    directory = output.absolute() if output else proofs_directory().parent / "matrix"
+    directory = matrix_directory(output)
 
     say = teller(as_json=as_json)
     try:
@@ -301,6 +313,34 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
     else:
         print(f"Matrix:  {page}")
     raise typer.Exit(int(worst(rows)))
+
+
+def hold_beside(
+    output: Path | None, other: Path, engine: str | None, *, control: bool, as_json: bool
+) -> NoReturn:
+    """Compare two folders of `prove --all`, and end with whether verdicts differ; run nothing."""
+    from holdfast.cli.proving import prove_beside  # noqa: PLC0415 - hardly anyone comes here
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
+
+    if not control:
+        fail("--no-control has no effect with --beside, which runs nothing.")
+    engines = [] if engine is None else engine.split(",")
+    try:
+        found = prove_beside.compare(matrix_directory(output), other.absolute(), engines)
+        page = prove_beside.write(found)
+    except LabError as error:
+        fail(str(error))
+    if as_json:
+        print(json.dumps(prove_beside.as_json(found, page), indent=2), flush=True)
+    else:
+        for line in prove_beside.lines(found, page):
+            print(line)
+    raise typer.Exit(1 if found.differ else 0)
+
+
+def matrix_directory(output: Path | None) -> Path:
+    """Where all scenarios' runs go, or have gone."""
+    return output.absolute() if output else proofs_directory().parent / "matrix"
 
 
 def replay(

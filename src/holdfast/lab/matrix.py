@@ -160,18 +160,28 @@ def _refuse_strange(directory: Path) -> None:
     others = {path.name for path in directory.iterdir()} if directory.exists() else set()
     if others <= {LOCK, f".{MATRIX}", f".{PAGE}"}:  # stopped before it had written anything
         return
-    try:
-        rows = json.loads((directory / MATRIX).read_bytes())
-        ours = {"scenario", "engine", "exit", "verdict"}
-        if isinstance(rows, list) and all(ours <= row.keys() for row in rows):
-            return
-    except (OSError, ValueError, AttributeError):
-        pass
+    if written(directory) is not None:
+        return
     raise LabError(
         f"{directory} is not empty, and has no {MATRIX} that `prove --all` has written: it would "
         "write and remove among what is somebody's. Name a new or an empty folder by --output, or "
         "one that it has written to; or empty this one."
     )
+
+
+def written(directory: Path) -> list[dict[str, Any]] | None:
+    """Return the rows of the matrix in a folder, as they were written; None: it has none of ours.
+
+    They may be those of another version of this module, with other values.
+    """
+    try:
+        rows = json.loads((directory / MATRIX).read_bytes())
+        ours = {"scenario", "engine", "exit", "verdict"}
+        if isinstance(rows, list) and all(ours <= row.keys() for row in rows):
+            return rows
+    except (OSError, ValueError, AttributeError):
+        pass
+    return None
 
 
 def stamp(folder: Path, code: str, grounds: Grounds, *, with_controls: bool) -> None:
@@ -278,12 +288,16 @@ def write(directory: Path, rows: Sequence[Row], planned: Mapping[str, int]) -> P
 
     `planned`: how many scenarios each engine is to have, in their order.
     """
-    text = json.dumps([asdict(row) for row in rows], indent=2) + "\n"
-    for name, content in ((MATRIX, text), (PAGE, render(rows, planned))):
-        whole = directory / f".{name}"  # who looks meanwhile sees the one before
-        whole.write_text(content, encoding="utf-8")
-        whole.replace(directory / name)
+    put(directory / MATRIX, json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    put(directory / PAGE, render(rows, planned))
     return directory / PAGE
+
+
+def put(path: Path, content: str) -> None:
+    """Write a file; who looks meanwhile sees the one before. OSError."""
+    whole = path.with_name(f".{path.name}")
+    whole.write_text(content, encoding="utf-8")
+    whole.replace(path)
 
 
 def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
