@@ -316,9 +316,10 @@ def raw(network: Network, data: bytes) -> bytes:
         (b"[]\n", "a JSON object"),
         (b'{"do": "cut", "a": "0", "b": "9"}\n', "There are 0, 1, 100"),
         (b'{"do": "cut", "id": 7}\n', "'id' is a text"),
+        (b'{"do": "cut", "until_s": "7"}\n', "'until_s' is a time"),
         (b'{"do": "' + b"x" * 70_000 + b'"}\n', "at most 65536 bytes"),
     ],
-    ids=["words", "deep", "bytes", "list", "node", "id", "long"],
+    ids=["words", "deep", "bytes", "list", "node", "id", "time", "long"],
 )
 def test_bad_input_is_answered_and_survived(
     network: Network, links: Links, line: bytes, words: str
@@ -349,6 +350,43 @@ def test_too_many_connections_are_refused(network: Network, links: Links) -> Non
         lambda: b"others are asking" not in raw(network, b"{}\n"), timeout_s=LONG_S, what="room"
     )
     assert links.status()["agrees"]
+
+
+@pytest.mark.slow
+def test_who_does_not_ask_holds_no_place(network: Network, links: Links) -> None:
+    """Method: as many connections as are served say nothing, or half a request, and stay open.
+
+    Seen to fail: nobody else was heard as long as they did.
+    """
+    with ExitStack() as stack:
+        for number in range(link_agent.CONNECTIONS_MAX):
+            idle = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+            idle.connect(str(network.socket))
+            idle.sendall(b'{"do"' if number % 2 else b"")
+        processes.wait_until(
+            lambda: b"others are asking" not in raw(network, b"{}\n"),
+            timeout_s=3 * link_agent.REQUEST_S,
+            what="room",
+        )
+        assert links.status()["agrees"]
+
+
+def test_what_comes_too_late_is_not_done(network: Network, links: Links) -> None:
+    """Goal: a change that somebody has given up is no surprise later. Method: a time that is over.
+
+    One of which the answer was lost was done in time, and says so however late it is asked again.
+    """
+    now_s = time.monotonic()
+    cut = {"do": "cut", "a": "0", "b": "1", "id": "late"}
+
+    def said(until_s: float) -> dict[str, Any]:
+        line = json.dumps({**cut, "until_s": until_s}).encode() + b"\n"
+        return dict(json.loads(raw(network, line)))
+
+    assert "came too late" in said(now_s - 1)["error"]
+    assert not any(each["cut"] for each in links.status()["links"])
+    assert said(now_s + LONG_S)["changed"] == [["0", "1"], ["1", "0"]]
+    assert said(now_s - 1)["changed"] == [["0", "1"], ["1", "0"]]
 
 
 @pytest.fixture

@@ -16,8 +16,13 @@ Link = Mapping[str, Any]  # as `link_requests.status` has it
 
 
 def show_links(cluster: LocalCluster, *, as_json: bool) -> None:
-    """Print the links with which something is or was wrong. Exit status 1: something is."""
-    seen = cluster.links().status()
+    """Print the links with which something is or was wrong. Exit status 1: something is.
+
+    ClusterError: the agent does not answer.
+    """
+    from holdfast.cluster.network.links.link_calls import LOOK_S  # noqa: PLC0415 - as in `status`
+
+    seen = cluster.links().within(LOOK_S).status()
     broken = [link for link in seen["links"] if not is_whole(link)]
     if as_json:
         print(json.dumps({"whole": not broken, **seen}, indent=2))

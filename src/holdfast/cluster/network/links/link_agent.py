@@ -12,9 +12,11 @@ import json
 import os
 import socket
 import sys
+import time
+from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground, link_table
@@ -22,6 +24,7 @@ from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.holding import watch_holder
 from holdfast.cluster.network.link_table import Pair, Table
 from holdfast.cluster.network.links import link_requests
+from holdfast.cluster.network.links.link_calls import LOOKS
 from holdfast.cluster.network.links.link_kernel import KernelLinks
 from holdfast.cluster.network.links.link_requests import Request
 from holdfast.cluster.network.links.link_rules import InForce
@@ -29,10 +32,14 @@ from holdfast.cluster.network.links.link_rules import InForce
 LINE_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
 TURN_AWAY_S: Final = 1.0
+# Until when a connection has sent a request, and taken the answer: who holds one of the places
+# without asking would keep everybody else out.
+REQUEST_S: Final = 2.0
 ANSWERS_KEPT: Final = 1000
 ID_LENGTH_MAX: Final = 100
-_LOOKS: Final = frozenset({"status", "first-bytes"})
 SEED: Final = "0"  # of jitter and reordering: the same packets wait the same times
+
+T = TypeVar("T")
 
 
 class Enforcer(Protocol):
@@ -79,6 +86,11 @@ class Agent:
             return _refusal(f"'id' is a text of at most {ID_LENGTH_MAX} characters.", usage=True)
         if name is not None and name in self._answers:
             return self._answers[name]
+        until_s = asked.pop("until_s", None)
+        if until_s is not None and not isinstance(until_s, (int, float)):
+            return _refusal("'until_s' is a time of the monotonic clock.", usage=True)
+        if until_s is not None and time.monotonic() > until_s:
+            return _refusal("It came too late: who asked for it has given up.", usage=False)
         try:
             said = self._do(asked)
         except UsageError as error:
@@ -86,7 +98,7 @@ class Agent:
         except ClusterError as error:
             said = _refusal(str(error), usage=False)
         # A look is as large as the network, and does nothing that must not be done twice.
-        if name is not None and asked.get("do") not in _LOOKS:
+        if name is not None and asked.get("do") not in LOOKS:
             self._answers[name] = said
             if len(self._answers) > ANSWERS_KEPT:
                 del self._answers[next(iter(self._answers))]
@@ -112,17 +124,22 @@ class Agent:
                 text = f"{CONNECTIONS_MAX} others are asking."
                 await _turn_away(reader, writer, _refusal(text, usage=False))
                 return
-            while line := await reader.readline():
+            while line := await _in_time(reader.readline()):
                 _write(writer, self.answer(line))
-                await writer.drain()
+                await _in_time(writer.drain())
         except ValueError:  # of readline
             most = f"A request has at most {LINE_BYTES_MAX} bytes."
             await _turn_away(reader, writer, _refusal(most, usage=True))
         except OSError:
-            pass  # who asked has gone
+            pass  # who asked has gone, or does not ask in time (a TimeoutError)
         finally:
             self._connections -= 1
             writer.close()
+
+
+async def _in_time(doing: Awaitable[T]) -> T:
+    async with asyncio.timeout(REQUEST_S):
+        return await doing
 
 
 async def _turn_away(

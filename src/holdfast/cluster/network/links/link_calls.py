@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from holdfast.cluster.layout import ClusterError, UsageError
 from holdfast.cluster.network import ground
 
 TIMEOUT_S: Final = 15.0  # nft has ten
+LOOK_S: Final = 1.5  # of who shows links to somebody, beside other things
 ANSWER_BYTES_MAX: Final = 64 << 20
+LOOKS: Final = frozenset({"status", "first-bytes"})  # requests that change nothing
 _ATTEMPTS: Final = 2
 
 
@@ -27,11 +30,16 @@ class Links:
     they changed as (from, to). UsageError: it can't be done as it was said.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, timeout_s: float = TIMEOUT_S) -> None:
+        """`timeout_s`: how long the agent is waited for, in all."""
+        self._directory, self._timeout_s = directory, timeout_s
         # Between whom (who dialled, whom) the last change reset connections so as to be in force:
         # those that a heal had left in the relay, and whose packets are to be lost or reordered.
         self.reset: list[tuple[str, str]] = []
+
+    def within(self, timeout_s: float) -> Links:
+        """Return the same links, of an agent that is waited for so long."""
+        return Links(self._directory, timeout_s)
 
     def cut(
         self, a: str, b: str, *, one_way: bool = False, reset: bool = False
@@ -119,38 +127,45 @@ class Links:
         return [(source, target) for source, target in said["changed"]]
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request. One whose answer was lost is sent again: its id makes it be done once."""
-        line = json.dumps({**request, "id": os.urandom(16).hex()}).encode() + b"\n"
+        """Send a request. One whose answer was lost is sent again: its id makes it be done once.
+
+        It says until when it counts. An agent that comes to it later does nothing: nobody waits
+        for that any more, and a change would surprise whoever was told that there is no answer.
+        """
+        until_s = time.monotonic() + self._timeout_s
+        values = {**request, "id": os.urandom(16).hex(), "until_s": until_s}
+        line = json.dumps(values).encode() + b"\n"
+        reached = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = json.loads(self._exchange(line))
+                with self._connected(until_s) as agent:
+                    reached = True
+                    answer = json.loads(_exchange(agent, line, until_s))
                 break
             except (OSError, ValueError) as error:
-                if attempt == _ATTEMPTS:
-                    raise self._unanswered(error) from None
+                if attempt == _ATTEMPTS or time.monotonic() >= until_s:
+                    raise self._unanswered(error, request, reached=reached) from None
         if "error" in answer:
             raise (UsageError if answer["usage"] else ClusterError)(answer["error"])
         assert isinstance(answer, dict)
         return answer
 
-    def _exchange(self, line: bytes) -> bytes:
+    @contextmanager
+    def _connected(self, until_s: float) -> Iterator[socket.socket]:
+        """Give a connection to the agent, however long the path of its socket is. OSError."""
         folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-                asked.settimeout(TIMEOUT_S)
-                asked.connect(f"/proc/self/fd/{folder}/{ground.SOCKET}")
-                asked.sendall(line)
-                received = bytearray()
-                while not received.endswith(b"\n"):
-                    part = asked.recv(1 << 16)
-                    if not part or len(received) > ANSWER_BYTES_MAX:
-                        raise ConnectionResetError("it ended in the middle of an answer")
-                    received += part
-                return bytes(received)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
+                agent.settimeout(_left_s(until_s))
+                agent.connect(f"/proc/self/fd/{folder}/{ground.SOCKET}")
+                yield agent
         finally:
             os.close(folder)
 
-    def _unanswered(self, error: Exception) -> ClusterError:
+    def _unanswered(
+        self, error: Exception, request: Mapping[str, Any], *, reached: bool
+    ) -> ClusterError:
+        """Return what to say of a request without an answer. `reached`: the agent may have it."""
         with suppress(ground.StandInError):
             found = ground.open_network(self._directory)  # which says so if there is none any more
             if not found.servants:  # they are written down when all of them serve
@@ -158,8 +173,39 @@ class Links:
                     "The network is just being made: wait until `holdfast up` says that the "
                     "cluster is ready."
                 )
+        if request.get("do") in LOOKS:
+            left = "so nobody knows which links are broken"
+        elif reached:
+            left = (
+                f"so what was asked for ({request.get('do')}) may be in force, or may come into "
+                "force yet: `holdfast status --links` tells once it answers"
+            )
+        else:
+            left = "and they stay as they are"
         tail = processes.log_tail(self._directory / ground.LOG)
         return ClusterError(
-            f"The agent of the network's links does not answer ({error}), and they stay as they "
-            f"are: `holdfast down` and `holdfast up` start all anew. {tail}".rstrip()
+            f"The agent of the network's links does not answer ({error}), {left}. `holdfast "
+            f"status` says what has become of it; `holdfast down` and `holdfast up` start all "
+            f"anew. {tail}".rstrip()
         )
+
+
+def _exchange(agent: socket.socket, line: bytes, until_s: float) -> bytes:
+    """Send a line and return the one that answers it. OSError: none came in time, or whole."""
+    agent.sendall(line)
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        agent.settimeout(_left_s(until_s))
+        part = agent.recv(1 << 16)
+        if not part or len(received) > ANSWER_BYTES_MAX:
+            raise ConnectionResetError("it ended in the middle of an answer")
+        received += part
+    return bytes(received)
+
+
+def _left_s(until_s: float) -> float:
+    """Return how long may still be waited. TimeoutError: no more."""
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
