@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from holdfast.cli.local.local_cluster import is_healthy
+from holdfast.cli.local.looking import is_healthy
 from holdfast.cli.local.status_table import _summary, _troubles, render
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus, node_status

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,12 @@ import pytest
 
 from holdfast.cluster import LocalCluster, layout, networked, nodes, plan, processes
 from holdfast.cluster.layout import PLACE_VARIABLE, ClusterError, ClusterRecord, UsageError
+from holdfast.cluster.network.addresses import Plan
+from holdfast.cluster.network.entering import Holder
+from holdfast.cluster.network.ground import Network, Servant
 from holdfast.cluster.network.possible import NAMESPACES, PROXIES, Possibility
+from holdfast.cluster.networked import Part
+from holdfast.cluster.processes import State
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import parse_properties
 from holdfast.runtime import real
@@ -217,6 +223,73 @@ def test_what_is_left_of_a_process() -> None:
     finally:
         os.kill(pid, 9)
     processes.wait_until(lambda: processes.has_gone(pid, process), timeout_s=10, what="its end")
+
+
+@pytest.mark.process
+def test_who_serves_a_network_is_asked_each_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: of what does not serve it is told what it is, and what to do. Method: a network that is
+    written down, each of whose processes is one of this test's, in each state.
+    """
+    cluster = made(tmp_path, NAMESPACES)
+    network = cluster.network()
+    assert network.troubles() == (), "none stands"
+    names = ("links.link_agent", "relays.door", "relays.door")
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    pids = [os.spawnv(os.P_NOWAIT, sys.executable, words) for _ in names]
+    servants = tuple(
+        Servant(name=name, pid=pid, process=processes.identify(pid) or "")
+        for name, pid in zip(names, pids, strict=True)
+    )
+    try:
+        me = processes.identify(os.getpid())
+        assert me is not None
+        holder = Holder(pid=os.getpid(), process=me, user=False, descriptors={})
+        stands = Network(
+            directory=network.directory, plan=plan_of(cluster), holder=holder, servants=servants
+        )
+        monkeypatch.setattr(network, "open", lambda: stands)
+        assert network.troubles() == ()
+        for at, part in enumerate((Part.AGENT, Part.DOOR, Part.WATCH_DOOR)):
+            (stopped,) = signalled(network, pids[at], signal.SIGSTOP)
+            assert (stopped.part, stopped.pid, stopped.state) == (part, pids[at], State.STOPPED)
+            assert f"process {pids[at]}, stands still: " in str(stopped)
+            assert str(stopped).endswith(f"`kill -CONT {pids[at]}` lets it go on.")
+            assert stopped.blinds is (part is Part.WATCH_DOOR)
+            assert stopped.keeps_links is (part is Part.AGENT)
+            assert signalled(network, pids[at], signal.SIGCONT) == ()
+        (ended,) = signalled(network, pids[2], signal.SIGKILL)
+        assert "has ended: what nodes do is not seen from here" in str(ended)
+        assert str(ended).endswith("`holdfast down` and `holdfast up` start all anew.")
+        with pytest.raises(ClusterError, match="the door by which nodes are watched"):
+            network.refuse_unseen()
+        with pytest.raises(ClusterError, match="the door by which nodes are watched"):
+            network.way_in(cluster.node(0))
+        monkeypatch.setenv(PLACE_VARIABLE, "client-a")  # from where nodes are asked directly
+        network.refuse_unseen()
+    finally:
+        for each in servants:
+            processes.send(each.pid, each.process, signal.SIGKILL)
+            processes.wait_until(
+                lambda each=each: processes.has_gone(each.pid, each.process),  # type: ignore[misc]
+                timeout_s=30,
+                what="its end",
+            )
+
+
+def plan_of(cluster: LocalCluster) -> Plan:
+    return networked.plan_of(cluster.record)
+
+
+def signalled(
+    network: networked.ClusterNetwork, pid: int, number: signal.Signals
+) -> tuple[networked.Trouble, ...]:
+    """Send a signal, and return what is wrong once it has taken effect."""
+    before = network.troubles()
+    os.kill(pid, number)
+    processes.wait_until(lambda: network.troubles() != before, timeout_s=30, what=number.name)
+    return network.troubles()
 
 
 def test_ports_of_a_standing_network_are_its_own(tmp_path: Path) -> None:

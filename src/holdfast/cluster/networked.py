@@ -7,12 +7,14 @@ them. Only clusters that have a network load this. It decides nothing about node
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from holdfast.cluster import plan
+from holdfast.cluster import plan, processes
 from holdfast.cluster.layout import (
     PLACE_VARIABLE,
     ClusterError,
@@ -24,7 +26,7 @@ from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.ground import Network, StandInError
 from holdfast.cluster.network.links import link_requests
-from holdfast.cluster.network.links.link_calls import Links
+from holdfast.cluster.network.links.link_calls import LOOK_S, Links
 from holdfast.cluster.network.proxies import proxy_ground
 from holdfast.cluster.network.proxies.proxy_ground import Proxies
 from holdfast.cluster.nodes import WayIn, state_of
@@ -32,6 +34,55 @@ from holdfast.cluster.processes import State
 
 FOLDER: Final = "network"
 SOURCE_VARIABLE: Final = "HOLDFAST_SOURCE_ADDRESS"  # from which a node dials (`runtime.real`)
+AGENT_MODULE: Final = "links.link_agent"  # as `ground.make` names it
+
+
+class Part(Enum):
+    """A process that serves a network: what it is called, and what is so without it."""
+
+    AGENT = (
+        "the agent of its links",
+        "links stay as they are, and which are broken nobody says",
+    )
+    DOOR = (
+        "the door for clients outside",
+        "they reach no broker, whatever the links are; clients inside do (`holdfast enter`)",
+    )
+    WATCH_DOOR = (
+        "the door by which nodes are watched",
+        "what nodes do is not seen from here; among themselves they go on",
+    )
+    PROXIES = (
+        "its proxies",
+        "nothing passes between nodes, and which links are broken nobody says",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A process that serves a network and does not do so now. Its state is never `running`."""
+
+    part: Part
+    pid: int
+    state: State
+
+    def __str__(self) -> str:
+        name, without = self.part.value
+        if self.state is State.STOPPED:
+            fate, remedy = "stands still", f"`kill -CONT {self.pid}` lets it go on"
+        else:
+            fate, remedy = "has ended", "`holdfast down` and `holdfast up` start all anew"
+        return f"network: {name}, process {self.pid}, {fate}: {without}. {remedy}."
+
+    @property
+    def blinds(self) -> bool:
+        """Whether nothing is known of nodes but of their processes. Who is inside needs no door."""
+        return self.part is Part.WATCH_DOOR and PLACE_VARIABLE not in os.environ
+
+    @property
+    def keeps_links(self) -> bool:
+        """Whether it is the one that tells which links are broken."""
+        return self.part in {Part.AGENT, Part.PROXIES}
 
 
 def plan_of(record: ClusterRecord) -> Plan:
@@ -142,10 +193,57 @@ class ClusterNetwork:
                 "off for good: `holdfast down` ends them, `holdfast up` starts all anew."
             )
 
-    def broken_links(self) -> int | None:
-        """Return with how many links something is wrong; None: nobody says."""
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Return which processes of a network that stands do not serve it.
+
+        One that was killed leaves the others: what is asked over it fails then, and would read
+        like a fault of the cluster's.
+        """
         try:
-            links = Links(self.directory).status()["links"]
+            found = self.open()
+        except ClusterError:
+            return ()
+        states = [
+            (part, pid, processes.state(pid, process))
+            for part, pid, process in self._serving(found)
+        ]
+        return tuple(
+            Trouble(part=part, pid=pid, state=state)
+            for part, pid, state in states
+            if state is not State.RUNNING
+        )
+
+    def _serving(self, found: Network | Proxies) -> Iterator[tuple[Part, int, str]]:
+        if isinstance(found, Proxies):
+            yield Part.PROXIES, found.pid, found.process
+            return
+        # Doors have one name: which is whose, their order says (`ground.make`).
+        ways = zip((Part.DOOR, Part.WATCH_DOOR), ways_in(self._record), strict=True)
+        doors = iter([part for part, leads in ways if leads])
+        for each in found.servants:
+            part = Part.AGENT if each.name == AGENT_MODULE else next(doors)
+            yield part, each.pid, each.process
+
+    def refuse_unseen(self) -> None:
+        """ClusterError: what nodes do can't be seen, since the door to them does not serve."""
+        for trouble in self.troubles():
+            if trouble.blinds:
+                raise ClusterError(f"{trouble}")
+
+    def namespaces(self) -> frozenset[Path]:
+        """Return the places' namespaces, as `/proc` names them; none where none can be entered."""
+        with suppress(ClusterError, OSError):
+            found = self.open()
+            if isinstance(found, Network):
+                files = Path(f"/proc/{found.holder.pid}/fd")
+                numbers = found.holder.descriptors.values()
+                return frozenset((files / str(number)).readlink() for number in numbers)
+        return frozenset()
+
+    def broken_links(self) -> int | None:
+        """Return with how many links something is wrong; None: nobody says, or not at once."""
+        try:
+            links = Links(self.directory, LOOK_S).status()["links"]
         except ClusterError:
             return None
         return sum(not link_requests.is_whole(each) for each in links)
@@ -167,9 +265,13 @@ class ClusterNetwork:
         found.end()
 
     def way_in(self, node: NodeRecord) -> WayIn:
-        """Return how a node's process comes to stand in its place. ClusterError: it has gone."""
+        """Return how a node's process comes to stand in its place.
+
+        ClusterError: it has gone, or nobody could see whether the node serves.
+        """
         _refuse_inside()
         found = self.open()
+        self.refuse_unseen()
         if isinstance(found, Network):
             return WayIn(found.prefix(str(node.id)))
         return WayIn(environment={SOURCE_VARIABLE: node.host})
@@ -200,6 +302,17 @@ def ways_in(record: ClusterRecord) -> tuple[dict[int, str], dict[int, str]]:
         if node.watch_voter_port is not None:
             watch[node.watch_voter_port] = f"{node.host}:{node.voter_port}"
     return doors, watch
+
+
+def inside(namespaces: frozenset[Path]) -> dict[int, str]:
+    """Return the processes that stand in one of these namespaces, and the command of each."""
+    found: dict[int, str] = {}
+    for path in Path("/proc").iterdir() if namespaces else ():
+        with suppress(OSError):  # it has ended, or is another user's
+            if path.name.isdecimal() and (path / "ns" / "net").readlink() in namespaces:
+                words = (path / "cmdline").read_bytes().split(b"\0")
+                found[int(path.name)] = b" ".join(words).decode(errors="replace").strip()
+    return found
 
 
 def _listeners(node: NodeRecord) -> list[tuple[int, int]]:

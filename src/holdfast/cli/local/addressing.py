@@ -66,6 +66,7 @@ def _single(cluster: LocalCluster, word: str) -> int:
 def _controller(cluster: LocalCluster, *, active: bool) -> int:
     quorum = cluster.quorum()
     if quorum is None:
+        _refuse_unseen(cluster)
         raise CommandError("No controller is active just now; `holdfast status` shows them.")
     if active:
         return quorum.leader
@@ -83,6 +84,7 @@ def _leader(cluster: LocalCluster, name: str) -> int:
     )
     partitions = cluster.partitions(topic)
     if partitions is None:
+        _refuse_unseen(cluster)
         raise CommandError(f"leader:{name}: no broker answers, so nobody says who leads.")
     state = partitions.get(int(partition))
     if state is None and partitions:
@@ -94,6 +96,12 @@ def _leader(cluster: LocalCluster, name: str) -> int:
     if state.leader < 0:
         raise CommandError(f"leader:{name}: it has no leader just now.")
     return state.leader
+
+
+def _refuse_unseen(cluster: LocalCluster) -> None:
+    """ClusterError: that nobody answers is no fault of the nodes', who can't be asked from here."""
+    if cluster.record.network is not None:
+        cluster.network().refuse_unseen()
 
 
 def _list(ids: Sequence[int]) -> str:

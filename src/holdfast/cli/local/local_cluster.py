@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.local.addressing import WHO_HELP, addressed
+from holdfast.cli.local.looking import Look, is_healthy, look
 from holdfast.cli.shared_options import AsJson, DataDir, data_dir, did_you_mean, listed
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
-from holdfast.cluster.nodes import ClusterStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import FIGURES, TROUBLES, short_name
+from holdfast.config.figures import FIGURES, short_name
 
 CLUSTER_FACTS = (
     *("topics", "partitions", "under_replicated", "leaderless"),
@@ -31,12 +32,14 @@ def down(data_dir_option: DataDir = None) -> None:
     """Stop every node of the cluster: brokers first, then controllers.
 
     Each gets SIGTERM and hands over its leaderships; one that doesn't end in time is killed.
-    The data stays: `holdfast up` with the same directory goes on where this one ended.
+    The data stays: `holdfast up` with the same directory goes on where this one ended. Commands
+    that were started by `holdfast enter` go on, cut off; they are named.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
     if cluster.is_down:
         print(f"The cluster in {cluster.directory} is not running.")
         return
+    namespaces = namespaces_of(cluster)
     try:
         killed = cluster.down()
     except KeyboardInterrupt:
@@ -44,8 +47,30 @@ def down(data_dir_option: DataDir = None) -> None:
         text = f"{nodes_text(left)} may still run. `holdfast down` again goes on."
         raise InterruptedCommandError(text) from None
     print(f"The cluster in {cluster.directory} is down.")
+    print_left_inside(namespaces)
     if killed:
         raise CommandError(f"{nodes_text(killed)} didn't end in time, and had to be killed.")
+
+
+def namespaces_of(cluster: LocalCluster) -> frozenset[Path]:
+    """Return the namespaces of a cluster's network; they are not known once it has ended."""
+    return frozenset() if cluster.record.network is None else cluster.network().namespaces()
+
+
+def print_left_inside(namespaces: frozenset[Path]) -> None:
+    """Say which processes still stand in places of a network that has ended.
+
+    They are somebody's, such as a shell: to end them is not ours.
+    """
+    if not namespaces:
+        return
+    from holdfast.cluster.networked import inside  # noqa: PLC0415 - only with a network
+
+    left = inside(namespaces)
+    for pid, command in left.items():
+        print(f"Process {pid} still runs in its network, and reaches nobody: {command}")
+    if left:
+        print(f"`kill {' '.join(map(str, left))}` ends what is left there.")
 
 
 def nodes_text(ids: Sequence[int]) -> str:
@@ -67,8 +92,8 @@ def status(
 
     While no controller is active, nobody knows who leads and who is in sync: nothing is said of it.
     Exit status: 0 if every node serves, 1 if one doesn't or has a log directory offline, if no
-    controller is active, or if partitions lack replicas or a leader. With --links: 0 if all links
-    are whole, 1 if one is not.
+    controller is active, if partitions lack replicas or a leader, or if a process of its network
+    does not serve. With --links: 0 if all links are whole, 1 if one is not.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
     if links:
@@ -76,37 +101,25 @@ def status(
 
         show_links(cluster, as_json=as_json)
         return
-    seen = cluster.status()
+    seen = look(cluster)
     if as_json:
         print(json.dumps(status_to_json(cluster, seen), indent=2))
     else:
         from holdfast.cli.local.status_table import print_status  # noqa: PLC0415 - rich is slow to load
 
         print_status(cluster, seen)
-    if not is_healthy(seen):
+    if not is_healthy(seen.status, seen.troubles):
         raise typer.Exit(EXIT_FAILED)
 
 
-def is_healthy(seen: ClusterStatus) -> bool:
-    """Say whether everything runs, serves and is replicated, and a controller is active.
-
-    With ZooKeeper one of the brokers is; that ZooKeeper serves has to do.
-    """
-    return (
-        all(node.state is State.RUNNING and node.serving for node in seen.nodes)
-        and not any(node.figures.get(name) for node in seen.nodes for name in TROUBLES)
-        and not seen.under_replicated
-        and not seen.leaderless
-        and (seen.active_controller is not None or bool(seen.keeper_serves))
-        and seen.network_stands is not False
-    )
-
-
-def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]:
+def status_to_json(cluster: LocalCluster, look: Look) -> dict[str, Any]:
     """Return the description of the cluster with what was seen of it. Absent facts are null."""
+    seen = look.status
     values = to_json(cluster.record)
     values["directory"] = str(cluster.directory)
-    values["healthy"] = is_healthy(seen)
+    values["healthy"] = is_healthy(seen, look.troubles)
+    if cluster.record.network:
+        values["network_troubles"] = [str(each) for each in look.troubles]
     for key in CLUSTER_FACTS + (NETWORK_FACTS if cluster.record.network else ()):
         values[key] = getattr(seen, key)
     for node, found in zip(values["nodes"], seen.nodes, strict=True):

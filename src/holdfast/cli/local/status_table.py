@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, JustifyMethod
 from rich.table import Table
@@ -18,19 +20,30 @@ from holdfast.config.figures import (
     REPLICAS_SET_ASIDE,
 )
 
+if TYPE_CHECKING:
+    from holdfast.cli.local.looking import Look
+    from holdfast.cluster.networked import Trouble
+
 WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
 LEFT_OUT = {"PROCESS", "MEMORY", "LOOP LAG", "PLACE"}
 WHOLE = {"NODE", "ROLE", "ADDRESS", "ZONE"}
 OF_A_NETWORK = ("PLACE", "ZONE")
+UNSEEN = "Who leads, which controller is active and what is in sync can't be seen from here."
 NUMBERS = {"MEMORY", "LOOP LAG", "LEADERS", "IN SYNC"}
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
 
-def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
-    """Return the table of nodes and a line on partitions. A narrow one has fewer columns."""
+def render(
+    seen: ClusterStatus, width: int = WIDTH_OF_FILES, troubles: Sequence[Trouble] = ()
+) -> Group:
+    """Return the table of nodes and a line on partitions. A narrow one has fewer columns.
+
+    Above it, which processes of its network do not serve: all else is to be read in that light.
+    """
+    is_blind = any(each.blinds for each in troubles)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    rows = [_row(node) for node in seen.nodes]
+    rows = [_row(node, is_blind=is_blind) for node in seen.nodes]
     for row, each in zip(rows, seen.nodes, strict=True):
         if each.node.is_controller and seen.keeper_serves is not None:
             row["ROLE"] = "zookeeper"
@@ -50,14 +63,24 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
         table.add_column(title, justify=side, no_wrap=True, min_width=whole)
     for row in rows:
         table.add_row(*(row[title] for title in titles))
-    return Group(table, Text(), *_troubles(seen), *_network(seen), *_whole(seen))
+    first = [Text(str(each), style="red") for each in troubles]
+    last = [Text(UNSEEN, style="red")] if is_blind else _whole(seen)
+    return Group(
+        *first,
+        *([Text()] if first else []),
+        table,
+        Text(),
+        *_troubles(seen),
+        *_network(seen),
+        *last,
+    )
 
 
-def _row(status: NodeStatus) -> dict[str, str | Text]:
+def _row(status: NodeStatus, *, is_blind: bool = False) -> dict[str, str | Text]:
     """Cells by their column's title, in the order of the columns."""
     node = status.node
     state = Text(str(status.state), style=_STYLES[status.state])
-    if status.state is State.RUNNING and not status.serving:
+    if status.state is State.RUNNING and not status.serving and not is_blind:
         state = Text("running, not serving", style="yellow")
     in_sync = "" if status.in_sync is None else f"{status.in_sync}/{status.replicas}"
     memory = status.resident_bytes
@@ -111,7 +134,8 @@ def _network(seen: ClusterStatus) -> list[Text]:
         text = "its network has gone: `holdfast down` and `holdfast up` start all anew"
         return [Text(text, style="red")]
     if seen.broken_links is None:
-        return [Text("who keeps its links does not answer", style="red")]
+        text = "network: which links are broken is not known, since who keeps them does not answer"
+        return [Text(text, style="red")]
     if not seen.broken_links:
         return [Text("network: all links are whole", style="green")]
     links = "1 link is" if seen.broken_links == 1 else f"{seen.broken_links} links are"
@@ -160,11 +184,12 @@ def _count(number: int | None, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def print_status(cluster: LocalCluster, seen: ClusterStatus) -> None:
+def print_status(cluster: LocalCluster, look: Look) -> None:
     """Print the state of a cluster once."""
+    seen = look.status
     # A file or a pipe has no width: nothing is cut off there.
     width = None if sys.stdout.isatty() else WIDTH_OF_FILES
     console = Console(highlight=False, soft_wrap=True, width=width)
     console.print(f"Cluster {seen.cluster_id} in {cluster.directory}", markup=False)
     console.print(f"bootstrap servers {seen.bootstrap_servers}\n", markup=False)
-    console.print(render(seen, console.width))
+    console.print(render(seen, console.width, look.troubles))

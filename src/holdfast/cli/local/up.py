@@ -305,14 +305,18 @@ def _interrupt_on_signals() -> None:
 
 
 def _stop(cluster: LocalCluster) -> None:
+    from holdfast.cli.local.local_cluster import namespaces_of, print_left_inside  # noqa: PLC0415
+
     print("\nStopping the cluster; once more Ctrl-C kills it.")
     sys.stdout.flush()
+    namespaces = namespaces_of(cluster)
     try:
         killed = cluster.down()
     except KeyboardInterrupt:
         killed = cluster.down(timeout_s=0.0)
     names = ", ".join(map(str, killed))
     print(f"Nodes {names} were killed." if killed else "All nodes have ended.")
+    print_left_inside(namespaces)
     print(f"The data stays in {cluster.directory}.")
 
 
@@ -336,15 +340,16 @@ def _stay(cluster: LocalCluster) -> None:
 def _show_live(cluster: LocalCluster) -> None:
     from rich.live import Live  # noqa: PLC0415 - the nodes start while this loads
 
+    from holdfast.cli.local.looking import look  # noqa: PLC0415
     from holdfast.cli.local.status_table import render  # noqa: PLC0415
 
-    seen = cluster.status()
+    seen = look(cluster)
     with Live(auto_refresh=False) as live:
-        live.update(render(seen, live.console.width), refresh=True)
-        while seen.running:
+        live.update(render(seen.status, live.console.width, seen.troubles), refresh=True)
+        while seen.status.running:
             time.sleep(REFRESH_S)
-            seen = cluster.status()
-            live.update(render(seen, live.console.width), refresh=True)
+            seen = look(cluster)
+            live.update(render(seen.status, live.console.width, seen.troubles), refresh=True)
 
 
 def _show_changes(cluster: LocalCluster) -> None:
