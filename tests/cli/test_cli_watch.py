@@ -7,17 +7,27 @@ Method: samples by hand; lines compared whole where they are what people read.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.cells import cell_len
 
+from holdfast.cli.exit_status import CommandError
 from holdfast.cli.watch.group_watch import GroupLag
+from holdfast.cli.watch.recording import Recording, as_json
 from holdfast.cli.watch.samples import Partition, Sample, in_words, lag_of, latest_of
-from holdfast.cli.watch.screen import PARTITIONS_MAX, WIDTH, Memory, clock, fitted, frame
-from holdfast.cli.watch.watch_command import as_json
+from holdfast.cli.watch.screen import PARTITIONS_MAX, UNSEEN, WIDTH, Memory, clock, fitted, frame
+from holdfast.cli.watch.watch_command import BACK, CLEAR_BELOW
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.probe import PartitionState, Snapshot
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
@@ -199,6 +209,128 @@ def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
     assert lines[16].startswith("a-topic-with-a-nam…-11 ")
 
 
+def test_names_can_neither_steer_a_terminal_nor_break_the_table() -> None:
+    """Goal: whoever names a group or a topic writes text, and no orders, in its own columns.
+
+    Method: escapes, a line's end, an overriding direction, half a surrogate; wide characters.
+
+    Seen to fail: the terminal was cleared, and a name of 50 wide characters made 114 columns.
+    """
+    hostile = ["\x1b[2J\x1b[31mred", "two\nlines", "\u202eright", "\ud800half", "漢" * 50]
+    wide = [("漢" * 30, 1), ("\x1b[2J", 0)]
+    lines = shown(
+        replace(FIRST, partitions=dict.fromkeys(wide, WELL), lags=dict.fromkeys(hostile, known(7)))
+    )
+    assert all(line.isprintable() for line in lines)
+    assert max(map(cell_len, lines)) <= WIDTH
+    groups = lines[-len(hostile) :]
+    assert {cell_len(line) for line in groups} == {64}, "each lag stands where it has its title"
+    assert groups[0].startswith(r"\x1b[2J\x1b[31mred  ")
+    assert groups[-1].startswith("漢" * 25 + "  ")
+    assert lines[4].startswith(r"\x1b[2J-0 ")
+    assert lines[5].startswith(f"{'漢' * 9}…-1  ")
+
+
+def test_what_can_not_be_seen_is_not_told() -> None:
+    """Goal: a door that ended is no outage of a leader. Method: a minute of blindness amid looks.
+
+    What is wrong is named first; what came before is not shown as if it were so.
+    """
+    text = "network: the door by which nodes are watched, process 7, has ended: " + 20 * "so. "
+    blind: dict[str, Any] = {"partitions": {}, "active": None, "answered": ()}
+    blind |= {"is_blind": True, "troubles": [text]}
+    lines = shown(FIRST, after(1, WELL), after(2, WELL, **blind), after(62, WELL, **blind))
+    assert lines[0] == f"{clock(1062)}  nodes can't be seen from here"
+    assert lines[1].startswith("network: the door by which nodes are watched, process 7, has")
+    assert " ".join(lines[1:3]) == text.strip()
+    assert lines[3:] == ["3 of 3 nodes run", "", UNSEEN]
+    seen = shown(FIRST, after(1, WELL), after(2, WELL, **blind), after(62, WELL))
+    assert seen[4].split()[-1] == "-", "nobody knows of a moment without a leader"
+
+
+def test_a_look_is_recorded_by_what_has_changed(tmp_path: Path) -> None:
+    """Goal: a recording of many partitions is read as it was, and does not fill a disk.
+
+    Method: put together from its lines it is each look; one partition of 656 grows.
+    """
+    many = {("foo", number): WELL for number in range(656)}
+    grown = many | {("foo", 7): replace(WELL, end=1001)}
+    fewer = {place: found for place, found in grown.items() if place[1] != 9}
+    looks = [replace(FIRST, partitions=each) for each in (many, grown, many, fewer)]
+    looks[1] = replace(looks[1], lags={"readers": known(5)})
+    with Recording(tmp_path / "looks") as recording:
+        for sample in looks:
+            recording.take(sample)
+    lines = (tmp_path / "looks").read_bytes().splitlines()
+    assert json.loads(lines[1])["partitions"] == {"foo-7": {"end": 1001}}
+    assert json.loads(lines[3])["partitions"] == {"foo-7": {"end": 1001}, "foo-9": None}
+    assert max(map(len, lines[1:])) < len(lines[0]) / 100
+    assert [json.loads(line)["whole"] for line in lines] == [True, False, False, False]
+    for line, sample in zip(read(lines), looks, strict=True):
+        assert line == json.loads(json.dumps(as_json(sample)))
+
+
+def read(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the looks of a recording, each whole."""
+    known: dict[str, dict[str, Any]] = {"partitions": {}, "lags": {}}
+    for line in lines:
+        values = json.loads(line)
+        del values["whole"]
+        for kind, names in known.items():
+            for name, changed in values[kind].items():
+                if changed is None:
+                    del names[name]
+                else:
+                    names[name] = {**names.get(name, {}), **changed}
+            values[kind] = dict(names)
+        yield values
+
+
+def test_a_full_disk_is_told_with_the_file_s_name(tmp_path: Path) -> None:
+    """Seen to fail: it said "[Errno 28]", and not of what."""
+    with (
+        Recording(Path("/dev/full")) as full,
+        pytest.raises(CommandError, match=r"--record /dev/full: No space left on device\."),
+    ):
+        full.take(FIRST)
+    with pytest.raises(CommandError, match=r"--record .*: Is a directory\."):
+        Recording(tmp_path)
+
+
+@pytest.mark.parametrize("every", ["1e300", "nan", "0", "3601"])
+def test_how_often_is_bounded(run: Run, tmp_path: Path, every: str) -> None:
+    """Seen to fail: 1e300 ended in a traceback, and nan looked without a pause."""
+    outcome = run("watch", "--data-dir", str(tmp_path), "--every", every)
+    assert outcome.status == 2
+    assert f"--every {every}" in outcome.errors.replace("1e+300", "1e300")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_is_put_right_when_a_signal_ends_it(tmp_path: Path, number: int) -> None:
+    """Method: on a terminal of its own, over a cluster that does not run.
+
+    Seen to fail: it stayed on the other screen, without a cursor.
+    """
+    directory = tmp_path / "cluster"
+    LocalCluster.create(directory, brokers=1, combined=True, port=0)
+    master, terminal = pty.openpty()
+    words = [sys.executable, "-m", "holdfast.cli", "watch", "--data-dir", str(directory)]
+    with subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal) as watching:
+        os.close(terminal)
+        said = b""
+        while CLEAR_BELOW.encode() not in said:
+            said += os.read(master, 1 << 16)
+        watching.send_signal(number)
+        with contextlib.suppress(OSError):  # its end
+            while part := os.read(master, 1 << 16):
+                said += part
+        assert watching.wait(60) == 128 + number
+    os.close(master)
+    assert said.endswith(BACK.encode())
+
+
 def test_without_partitions_that_is_said() -> None:
     assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
 
@@ -288,7 +420,9 @@ def test_a_cluster_is_watched_and_recorded(tmp_path: Path, run: Run) -> None:
         assert run(*watching, "--looks", "1", "no-such-topic").status == 0
     assert len(looks) == 2
     assert looks[-1]["active"][0] == 0
-    assert looks[-1]["partitions"]["seen-0"] == {
+    assert [look["whole"] for look in looks] == [True, False]
+    *_, last = read(kept.read_bytes().splitlines())
+    assert last["partitions"]["seen-0"] == {
         "leader": 0,
         "epoch": 0,
         "isr": [0],

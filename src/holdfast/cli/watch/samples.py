@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.cli.local.looking import troubles_of
 from holdfast.cli.watch.group_watch import GroupLag, GroupLags
 from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.cluster import ClusterError, LocalCluster
@@ -31,7 +32,11 @@ from holdfast.wire.well_known import LATEST
 ANSWER_S = 0.5
 WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
 RUNNING = str(State.RUNNING)
+UNKNOWN_LINKS = "not known: the network is gone, or the agent of its links does not answer"
 INTERNAL = "__"  # begins the names of topics of the cluster's own
+
+if TYPE_CHECKING:
+    from holdfast.cluster.networked import Trouble
 
 TopicPartition = tuple[str, int]
 
@@ -61,6 +66,8 @@ class Sample:
     answered: tuple[int, ...]  # brokers that told what they know of partitions
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     links: Sequence[str] = ()  # those that are broken, in words
+    troubles: Sequence[str] = ()  # what of its network does not serve
+    is_blind: bool = False  # so that nodes can't be asked: what is not told is not known
     lags: Mapping[str, GroupLag] = field(default_factory=dict)  # by group
 
 
@@ -87,6 +94,9 @@ class Sampler:
         """Look now. ClusterError: there is no cluster any more."""
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
+        troubles = troubles_of(cluster)
+        if any(each.blinds for each in troubles):
+            return self._unseen(nodes, troubles)
         quorum = cluster.quorum()
         brokers = self._latest_first(nodes, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
@@ -102,8 +112,26 @@ class Sampler:
             partitions={
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
-            links=self._links(),
+            links=self._links(troubles),
+            troubles=[str(each) for each in troubles],
             lags=self._groups.latest(),
+        )
+
+    def _unseen(self, nodes: Mapping[int, str], troubles: Sequence[Trouble]) -> Sample:
+        """Return what can be told while nobody can be asked: to try would take as long as it may.
+
+        Of groups nothing: they are asked by the same way.
+        """
+        self._groups.go_by({})
+        return Sample(
+            at_s=time.time(),
+            monotonic_s=time.monotonic(),
+            nodes=nodes,
+            active=None,
+            answered=(),
+            links=self._links(troubles),
+            troubles=[str(each) for each in troubles],
+            is_blind=True,
         )
 
     def _latest_first(
@@ -166,13 +194,18 @@ class Sampler:
             if not each.error_code
         }
 
-    def _links(self) -> list[str]:
+    def _links(self, troubles: Iterable[Trouble]) -> list[str]:
+        """Return the links that are broken. Who does not say so is not waited for for long."""
         if self._cluster.record.network is None:
             return []
+        from holdfast.cluster.network.links.link_calls import LOOK_S  # noqa: PLC0415 - only with one
+
+        if any(each.keeps_links for each in troubles):
+            return [UNKNOWN_LINKS]
         try:
-            links = self._cluster.links().status()["links"]
+            links = self._cluster.links().within(LOOK_S).status()["links"]
         except ClusterError:
-            return ["nobody says: the network is gone, or its agent does not answer"]
+            return [UNKNOWN_LINKS]
         return in_words(links)
 
 

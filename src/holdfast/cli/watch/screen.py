@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+
+from rich.cells import cell_len, set_cell_size
 
 from holdfast.cli.watch.group_watch import GroupLag
 from holdfast.cli.watch.samples import RUNNING, Partition, Sample, TopicPartition
 
 WIDTH = 80
 NAME_MAX = 22  # of a partition
+GROUP_MAX = 50  # of a group's name
 RATE_S = 3.0  # over which rates are reckoned
 ELECTIONS_MAX = 6
 PARTITIONS_MAX, PARTITIONS_MIN = 20, 4
 ABOVE = 5  # rows that are shown beside partitions, and what stands below them
 LINKS_MAX = 6
 GROUPS_MAX = 6
+UNSEEN = "PARTITIONS are not known, nor who leads them"
 OLD_S = 5.0  # what was told of a group longer ago is no longer what is
 
 
@@ -36,16 +41,21 @@ class Memory:
         before = self._samples[-1] if self._samples else None
         if before is not None:
             assert before.monotonic_s <= sample.monotonic_s, "samples come in order of time"
-            self._count_leaderless(before, sample.monotonic_s - before.monotonic_s)
+            if not before.is_blind:
+                self._count_leaderless(before, sample.monotonic_s - before.monotonic_s)
+        if not sample.is_blind:  # what can't be seen is not over
+            self._take_told(sample)
+        self._samples.append(sample)
+        while len(self._samples) > 2 and sample.monotonic_s - self._samples[0].monotonic_s > RATE_S:
+            self._samples.popleft()
+
+    def _take_told(self, sample: Sample) -> None:
         self._note_elections(sample)
         self._told = dict(sorted((self._not_deleted(sample) | dict(sample.partitions)).items()))
         self.partitions = {
             place: sample.partitions.get(place) or unserved(told)
             for place, told in self._told.items()
         }
-        self._samples.append(sample)
-        while len(self._samples) > 2 and sample.monotonic_s - self._samples[0].monotonic_s > RATE_S:
-            self._samples.popleft()
 
     def _count_leaderless(self, before: Sample, passed_s: float) -> None:
         for place, found in self.partitions.items():
@@ -104,12 +114,30 @@ def frame(sample: Sample, memory: Memory, rows: int | None = None) -> list[str]:
 
     Of partitions no more than leave room for the rest, where a terminal has so many `rows`.
     """
+    troubles = [line for text in sample.troubles for line in textwrap.wrap(text, WIDTH)]
+    above = [_head(sample), *troubles, _nodes(sample), ""]
     below = [*_links(sample.links), *_groups(sample), *_elections(memory.elections)]
     room = PARTITIONS_MAX
     if rows is not None:
-        room = min(room, max(PARTITIONS_MIN, rows - len(below) - ABOVE))
-    lines = [_head(sample), _nodes(sample), "", *_partitions(sample, memory, room), *below]
-    return [line[:WIDTH].rstrip() for line in lines]
+        room = min(room, max(PARTITIONS_MIN, rows - len(below) - len(troubles) - ABOVE))
+    partitions = [UNSEEN] if sample.is_blind else _partitions(sample, memory, room)
+    lines = [*above, *partitions, *below]
+    return [cut(printable(line), WIDTH).rstrip() for line in lines]
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes in the place of what a terminal would obey, and not show.
+
+    A cluster's names are whatever somebody has called things.
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of a text as takes at most so many columns; some characters take two."""
+    return text if cell_len(text) <= width else set_cell_size(text, width)
 
 
 def fitted(lines: Sequence[str], rows: int) -> list[str]:
@@ -121,6 +149,8 @@ def fitted(lines: Sequence[str], rows: int) -> list[str]:
 
 
 def _head(sample: Sample) -> str:
+    if sample.is_blind:
+        return f"{clock(sample.at_s)}  nodes can't be seen from here"
     active = "no controller is active"
     if sample.active is not None:
         active = f"controller {sample.active[0]} is active, epoch {sample.active[1]}"
@@ -151,7 +181,8 @@ def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
     for place, found in ordered[:most]:
         rate, gone_s = memory.rate(place), memory.leaderless_s.get(place, 0.0)
         lines.append(
-            f"{shortened(place):<23}{leader(found, sample.nodes):>8}{found.epoch:>7}  "
+            f"{set_cell_size(shortened(place), NAME_MAX + 1)}"
+            f"{leader(found, sample.nodes):>8}{found.epoch:>7}  "
             f"{_in_sync(found):<12}{'-' if found.end is None else f'{found.end:,}':>10}"
             f"{'-' if rate is None else f'{rate:,.0f}':>8}"
             f"{'-' if not gone_s else f'{gone_s:.1f} s':>10}"
@@ -184,7 +215,10 @@ def _links(links: Sequence[str]) -> list[str]:
 
 
 def _groups(sample: Sample) -> list[str]:
-    rows = [f"{group[:50]:<52}{_lag(lag):>12}{_age(lag):>16}" for group, lag in sample.lags.items()]
+    rows = [
+        f"{set_cell_size(printable(group), GROUP_MAX)}  {_lag(lag):>12}{_age(lag):>16}"
+        for group, lag in sample.lags.items()
+    ]
     return _section(f"{'GROUP':<52}{'LAG':>12}", rows, GROUPS_MAX) if rows else []
 
 
@@ -215,9 +249,10 @@ def name(place: TopicPartition) -> str:
 
 def shortened(place: TopicPartition) -> str:
     """Return a partition's name where there is little room: its number stays."""
-    topic, number = place[0], f"-{place[1]}"
+    topic, number = printable(place[0]), f"-{place[1]}"
     room = NAME_MAX - len(number)
-    return (topic if len(topic) <= room else f"{topic[: room - 1]}…") + number
+    shown = topic if cell_len(topic) <= room else f"{cut(topic, room - 1).rstrip()}…"
+    return shown + number
 
 
 def named(found: Partition) -> str:

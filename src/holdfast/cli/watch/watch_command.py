@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.exit_status import CommandError, refuse_if
+from holdfast.cli.exit_status import refuse_if
 from holdfast.cli.shared_options import DataDir, data_dir
-from holdfast.cli.watch.samples import Sample, Sampler
+from holdfast.cli.watch.recording import Recording
+from holdfast.cli.watch.samples import Sampler
 from holdfast.cli.watch.screen import Memory, fitted, frame
 from holdfast.cluster import LocalCluster
 
+EVERY_S_MAX = 3600
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+BY_SIGNAL = 128  # added to a signal's number: the exit status, as a shell has it
 HOME, CLEAR_BELOW, CLEAR_LINE = "\x1b[H", "\x1b[J", "\x1b[K"
 OTHER_SCREEN, BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
@@ -29,10 +33,17 @@ def watch(
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="These alone; else all.")
     ] = None,
     data_dir_option: DataDir = None,
-    every: Annotated[float, typer.Option(help="Seconds from one look to the next.")] = 0.5,
+    every: Annotated[
+        float, typer.Option(help=f"Seconds from one look to the next, at most {EVERY_S_MAX}.")
+    ] = 0.5,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write every look there, too: a line of JSON each."),
+        typer.Option(
+            metavar="FILE",
+            help="Write every look there, too: a line of JSON each, with what has changed since "
+            "the one before. It grows by some 30 bytes a look for each partition that is written "
+            "to.",
+        ),
     ] = None,
     looks: Annotated[
         int | None, typer.Option(help="End after so many looks; else at Ctrl-C.")
@@ -43,17 +54,15 @@ def watch(
     For whoever breaks a cluster in another terminal. It looks at nodes over a way that no cut
     touches. Where the output is no terminal each look is printed below the one before.
     """
-    refuse_if(every <= 0, "--every is greater than 0.")
+    refuse_if(
+        not 0 < every <= EVERY_S_MAX,
+        f"--every {every:g}: it is greater than 0, and at most {EVERY_S_MAX} (seconds).",
+    )
     refuse_if(looks is not None and looks < 1, "--looks is at least 1.")
     cluster = LocalCluster.open(data_dir(data_dir_option))
     memory = Memory()
-    with ExitStack() as stack, suppress(KeyboardInterrupt):
-        file = None
-        if record is not None:
-            try:
-                file = stack.enter_context(record.open("a", encoding="utf-8"))
-            except OSError as error:
-                raise CommandError(f"--record {record}: {error.strerror}.") from None
+    with ended_by_signals(), ExitStack() as stack, suppress(KeyboardInterrupt):
+        recording = None if record is None else stack.enter_context(Recording(record))
         show = stack.enter_context(shown())
         sampler = stack.enter_context(Sampler(cluster, topics or []))
         left = looks
@@ -61,9 +70,8 @@ def watch(
             begin_s = time.monotonic()
             sample = sampler.look()
             memory.take(sample)
-            if file is not None:
-                file.write(json.dumps(as_json(sample)) + "\n")
-                file.flush()
+            if recording is not None:
+                recording.take(sample)
             rows = shutil.get_terminal_size().lines if sys.stdout.isatty() else None
             show(frame(sample, memory, rows))
             left = None if left is None else left - 1
@@ -71,13 +79,24 @@ def watch(
                 time.sleep(max(0.0, every - (time.monotonic() - begin_s)))
 
 
-def as_json(sample: Sample) -> dict[str, Any]:
-    """Return a sample as plain values; partitions by name."""
-    values = asdict(sample)
-    values["partitions"] = {
-        f"{topic}-{number}": found for (topic, number), found in values["partitions"].items()
-    }
-    return values
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and a hang-up end the block as an exception does: the terminal is put right."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in ENDING:  # who closes a terminal sends two: what is put right takes one
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(BY_SIGNAL + number)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # under nohup a hang-up stays ignored
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -94,9 +113,10 @@ def shown() -> Iterator[Any]:
         out.write(HOME + "\r\n".join(f"{line}{CLEAR_LINE}" for line in rows) + CLEAR_BELOW)
         out.flush()
 
-    out.write(OTHER_SCREEN)
     try:
+        out.write(OTHER_SCREEN)
         yield draw
     finally:
-        out.write(BACK)
-        out.flush()
+        with suppress(OSError):  # after a hang-up there is no terminal
+            out.write(BACK)
+            out.flush()
