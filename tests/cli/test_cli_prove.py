@@ -117,6 +117,39 @@ def test_the_tutorial_names_the_folder_to_remove_to_begin_all_anew(
     assert f"It would be in /home/somebody/{named}." in outcome.errors
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--engine", ""], "--engine '': it is one of embedded, "),
+        (["--engine", "embedded,"], "--engine '': it is one of embedded, "),
+        (["--profile", "fast"], "--profile fast: it is lab or kafka."),
+    ],
+)
+def test_all_on_nothing_that_there_is_is_refused(run: Run, words: list[str], told: str) -> None:
+    """Seen to fail: an empty engine was taken for our own nodes."""
+    outcome = run("prove", "--all", *words, "--output", "/proc/nowhere")
+    assert (outcome.status, outcome.output) == (2, "")
+    assert told in outcome.errors
+
+
+def test_all_under_kafka_s_profile_has_a_folder_of_its_own(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: `--all` refused `--profile`."""
+    asked: list[tuple[Path, str]] = []
+
+    def refuse(directory: Path, *_: Any, profile: str, **__: Any) -> None:
+        asked.append((directory, profile))
+        raise LabError("Enough.")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(prove_all, "prove_all", refuse)
+    for words in ([], ["--profile", "lab"], ["--profile", "kafka"]):
+        run("prove", "--all", *words)
+    ours, own = tmp_path / "holdfast" / "matrix", tmp_path / "holdfast" / "matrix-kafka"
+    assert asked == [(ours, "lab"), (ours, "lab"), (own, "kafka")]
+
+
 def test_a_folder_that_no_proof_can_be_written_to_is_refused_first(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -451,6 +451,33 @@ def test_each_row_s_command_runs_that_row_again(
     assert proofs == []
 
 
+def test_all_under_another_profile_is_not_what_was_decided_under_the_first(
+    tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a row says under which profile it was kept, by its settings and its command.
+
+    Method: the same folder under the lab's, under Kafka's, and under Kafka's again.
+    """
+    told: list[tuple[str, str]] = []
+    proven = vars(prove_all)["prove"]
+
+    def looked_at(scenario: Any, parameters: Any, *rest: Any, **options: Any) -> None:
+        told.append((parameters.profile, options["command"]))
+        proven(scenario, parameters, *rest, **options)
+
+    monkeypatch.setattr(prove_all, "prove", looked_at)
+    monkeypatch.setattr(prove_all, "SCENARIOS", ["split-brain"])
+    for profile in ("lab", "kafka", "kafka"):
+        said: list[str] = []
+        prove_all.prove_all(tmp_path, ["embedded"], profile=profile, control=True, say=said.append)
+    assert told == [
+        ("lab", "holdfast prove split-brain --engine embedded"),
+        ("kafka", "holdfast prove split-brain --engine embedded --profile kafka"),
+    ]
+    assert proofs == ["split-brain"] * 2
+    assert said == ["[embedded 1 of 1] split-brain: kept already"]
+
+
 def test_an_engine_with_zookeeper_has_the_scenarios_that_it_is_for(
     tmp_path: Path, proofs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,8 @@ def prove(
         typer.Option(
             "--all",
             help="Every scenario, one page of all; in a folder with --output it goes on where it "
-            "ended: remove that folder to begin anew. --engine takes several, joined by commas.",
+            "ended: remove that folder to begin anew. --engine takes several, joined by commas; "
+            "--profile kafka has all of them under Kafka's defaults.",
         ),
     ] = False,
     beside: Annotated[
@@ -171,12 +172,16 @@ def prove(
     if beside and not every:
         fail("--beside goes with --all: it holds the folder of one --all against another's.")
     if every:
-        given.pop("engine", None)
+        engines = given.pop("engine", "embedded").split(",")
+        of_all = {} if profile is None else {"profile": given.pop("profile")}
         if scenario or given or config or plan or attempts or place.is_given:
-            fail("--all runs every scenario as it is: it takes --engine, --output, --no-control.")
+            fail(
+                "--all runs every scenario as it is: it takes --engine, --profile, --output, "
+                "--beside, --no-control."
+            )
         if beside:
-            hold_beside(output, beside, engine, control=control, as_json=as_json)
-        run_all(output, (engine or "embedded").split(","), control=control, as_json=as_json)
+            hold_beside(output, beside, engine, **of_all, control=control, as_json=as_json)
+        run_all(output, engines, **of_all, control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
     if scenario == REPLAY:
@@ -286,23 +291,34 @@ def refuse_without_nodes(engine: str) -> None:
         find_home(with_zookeeper=engine == OLDER)
 
 
-def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: bool) -> NoReturn:
+def run_all(
+    output: Path | None,
+    engines: list[str],
+    *,
+    profile: str = "lab",
+    control: bool,
+    as_json: bool,
+) -> NoReturn:
     """Run every scenario on these engines, and end with what they come to."""
     from holdfast.cli.proving import prove_all  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.cluster.layout import ENGINES  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
-    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
+    from holdfast.lab.parameters import PROFILES, LabError  # noqa: PLC0415 - as above
 
     for engine in engines:
         if engine not in ENGINES:
-            fail(f"--engine {engine}: it is one of {', '.join(ENGINES)}.")
-    directory = matrix_directory(output)
+            fail(f"--engine {shlex.quote(engine)}: it is one of {', '.join(ENGINES)}.")
+    if profile not in PROFILES:
+        fail(f"--profile {shlex.quote(profile)}: it is {' or '.join(PROFILES)}.")
+    directory = matrix_directory(output, profile)
 
     say = teller(as_json=as_json)
     try:
         with interrupted_once():
-            rows, page = prove_all.prove_all(directory, engines, control=control, say=say)
+            rows, page = prove_all.prove_all(
+                directory, engines, profile=profile, control=control, say=say
+            )
     except KeyboardInterrupt:
         words = f"The same command with --output {shlex.quote(str(directory))} goes on from there."
         raise InterruptedCommandError(words) from None
@@ -316,7 +332,13 @@ def run_all(output: Path | None, engines: list[str], *, control: bool, as_json: 
 
 
 def hold_beside(
-    output: Path | None, other: Path, engine: str | None, *, control: bool, as_json: bool
+    output: Path | None,
+    other: Path,
+    engine: str | None,
+    *,
+    profile: str = "lab",
+    control: bool,
+    as_json: bool,
 ) -> NoReturn:
     """Compare two folders of `prove --all`, and end with whether verdicts differ; run nothing."""
     from holdfast.cli.proving import prove_beside  # noqa: PLC0415 - hardly anyone comes here
@@ -326,7 +348,8 @@ def hold_beside(
         fail("--no-control has no effect with --beside, which runs nothing.")
     engines = [] if engine is None else engine.split(",")
     try:
-        found = prove_beside.compare(matrix_directory(output), other.absolute(), engines)
+        directory = matrix_directory(output, profile)
+        found = prove_beside.compare(directory, other.absolute(), engines)
         page = prove_beside.write(found)
     except LabError as error:
         fail(str(error))
@@ -338,9 +361,11 @@ def hold_beside(
     raise typer.Exit(1 if found.differ else 0)
 
 
-def matrix_directory(output: Path | None) -> Path:
+def matrix_directory(output: Path | None, profile: str) -> Path:
     """Where all scenarios' runs go, or have gone."""
-    return output.absolute() if output else proofs_directory().parent / "matrix"
+    # A row says something of one profile alone, so each has a folder of its own.
+    folder = "matrix" if profile == "lab" else f"matrix-{profile}"
+    return output.absolute() if output else proofs_directory().parent / folder
 
 
 def replay(

@@ -26,6 +26,7 @@ from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, WITH_ZOOKEEPER
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
+PROFILE = "lab"  # what is meant where none is named
 CRASH = "crash.txt"  # in a run's folder
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
@@ -42,20 +43,27 @@ class Begun:
     later, are of what lies on the disk by then: of a run amid a change nobody knows which it was.
     """
 
-    def __init__(self, directory: Path, runs: Iterable[tuple[str, str]]) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: Path, runs: Iterable[tuple[str, str]], profile: str = PROFILE
+    ) -> None:
+        self._directory, self.profile = directory, profile
         self._files = {run: files_of(*run) for run in runs}
         # First of all, so that what is changed from here on is seen.
         self._written = background.written({f for files in self._files.values() for f in files})
-        self.codes = {run: code_of(*run) for run in self._files}
+        self.codes = {run: self._code_of(*run) for run in self._files}
         self.versions = {engine: version_of(engine) for engine, _ in self._files}
+
+    def _code_of(self, engine: str, scenario: str) -> str:
+        """Return a name for all that a verdict is of; of one profile it says nothing of another."""
+        code = code_of(engine, scenario)
+        return code if self.profile == PROFILE else f"{code}, profile {self.profile}"
 
     def refuse_changed(self, engine: str, scenario: str) -> None:
         """CodeChangedError: what this run takes was written since. ClusterError: no engine."""
         files = self._files[engine, scenario]
         now = background.written(files)
         changed = [file for file in files if now.get(file) != self._written.get(file)]
-        if not changed and code_of(engine, scenario) != self.codes[engine, scenario]:
+        if not changed and self._code_of(engine, scenario) != self.codes[engine, scenario]:
             changed = ["the Apache Kafka"]  # no file of ours, and what else a name is of
         if changed:
             others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -71,13 +79,15 @@ def prove_all(
     directory: Path,
     engines: Sequence[str],
     *,
+    profile: str = PROFILE,
     control: bool,
     say: Callable[[str], None],
 ) -> tuple[list[Row], Path]:
     """Run what has not been decided in this folder yet; return all rows, and the page.
 
-    The page is written after each run. OSError: it can't be. LabError, ClusterError: there is no
-    such engine, another one writes into the folder, or the code was changed meanwhile.
+    A row that is there under another profile is made again. The page is written after each run.
+    OSError: it can't be. LabError, ClusterError: there is no such engine, another one writes into
+    the folder, or the code was changed meanwhile.
     """
     for engine in engines:
         if engine != EMBEDDED:  # said at once, not when all of ours are done
@@ -88,7 +98,8 @@ def prove_all(
             engine: [name for name in names if engine != OLDER or name in WITH_ZOOKEEPER]
             for engine in engines
         }
-        begun = Begun(directory, [(engine, name) for engine in planned for name in planned[engine]])
+        runs = [(engine, name) for engine in planned for name in planned[engine]]
+        begun = Begun(directory, runs, profile)
         breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
         network = possible.look().how if breaks_links else None
         counts = {engine: len(mine) for engine, mine in planned.items()}
@@ -177,8 +188,12 @@ def run(
     keeping.remove(folder)
     try:
         scenario = load_scenario(name)
-        parameters = scenario.with_flags({"engine": engine})
-        again = f"holdfast prove {name} --engine {engine}{'' if control else ' --no-control'}"
+        flags = {"engine": engine}
+        if begun.profile != PROFILE:
+            flags["profile"] = begun.profile
+        parameters = scenario.with_flags(flags)
+        words = [*(f"--{flag} {value}" for flag, value in flags.items())]
+        again = " ".join(["holdfast prove", name, *words, *([] if control else ["--no-control"])])
         outcome = prove(scenario, parameters, folder, command=again, control=control, say=say)
         begun.refuse_changed(engine, name)
         grounds = grounds_of(folder, begun.versions[engine])
