@@ -179,6 +179,23 @@ def an_agent_ended(run: Run, broken: Broken) -> None:
     assert "they stay as they are" in errors
 
 
+def test_a_network_that_has_gone_is_named_first(run: Run, broken: Broken) -> None:
+    """Seen to fail: `watch` said that no controller is active, before it said why."""
+    holder = ground.open_network(broken.cluster.directory / "network").holder
+    os.kill(holder.pid, signal.SIGKILL)
+    processes.wait_until(
+        lambda: processes.state(holder.pid, holder.process) is State.DEAD,
+        timeout_s=BOUND_S,
+        what="the holder's end",
+    )
+    watched = run(*WATCH)
+    _, first, *_ = watched.output.splitlines()
+    assert first.startswith("The network of the cluster in ")
+    assert "has gone, and its nodes" in watched.output.replace("\n", " ")
+    assert "no controller is active" not in watched.output
+    assert run("status").status == 1
+
+
 def test_who_is_left_inside_is_named(run: Run, broken: Broken) -> None:
     """Method: a command that was entered, amid `down`.
 

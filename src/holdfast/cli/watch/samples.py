@@ -94,9 +94,9 @@ class Sampler:
         """Look now. ClusterError: there is no cluster any more."""
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
-        troubles = troubles_of(cluster)
-        if any(each.blinds for each in troubles):
-            return self._unseen(nodes, troubles)
+        troubles, gone = troubles_of(cluster), self._gone()
+        if gone or any(each.blinds for each in troubles):
+            return self._unseen(nodes, troubles, gone)
         quorum = cluster.quorum()
         brokers = self._latest_first(nodes, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
@@ -117,7 +117,18 @@ class Sampler:
             lags=self._groups.latest(),
         )
 
-    def _unseen(self, nodes: Mapping[int, str], troubles: Sequence[Trouble]) -> Sample:
+    def _gone(self) -> list[str]:
+        """Return what is to be said of a network that has gone under its nodes; else nothing."""
+        if self._cluster.record.network is not None:
+            try:
+                self._cluster.network().refuse_if_gone(self._cluster.record)
+            except ClusterError as error:
+                return [str(error)]
+        return []
+
+    def _unseen(
+        self, nodes: Mapping[int, str], troubles: Sequence[Trouble], gone: Sequence[str]
+    ) -> Sample:
         """Return what can be told while nobody can be asked: to try would take as long as it may.
 
         Of groups nothing: they are asked by the same way.
@@ -130,7 +141,7 @@ class Sampler:
             active=None,
             answered=(),
             links=self._links(troubles),
-            troubles=[str(each) for each in troubles],
+            troubles=[*gone, *map(str, troubles)],
             is_blind=True,
         )
 
