@@ -153,7 +153,7 @@ def test_what_the_switch_could_not_read_is_counted(
         two.client.do("throw", **throw, first=0, count=sent)
     finally:
         os.kill(switch, signal.SIGCONT)
-    caught = two.node.do("catch", name="counted", count=sent, timeout=2.0)
+    caught = two.node.do("catch", name="counted", count=sent, timeout=4.0)
     assert 0 < len(caught) < sent
     assert len(caught) + links.status()["found_no_room"] - before == sent
 
