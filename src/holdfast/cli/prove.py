@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 PAIRS = "KEY=VALUE"
 REPLAY = "replay"
+PROFILE = "lab"  # where none is named
+AS_IT_IS = (
+    "--all runs every scenario as it is: it takes --engine, --profile, --output, --beside, "
+    "--no-control."
+)
+OF_ALL = frozenset({"engine", "profile"})  # settings that --all takes for every scenario
 
 
 class Place(NamedTuple):
@@ -172,16 +178,11 @@ def prove(
     if beside and not every:
         fail("--beside goes with --all: it holds the folder of one --all against another's.")
     if every:
-        engines = given.pop("engine", "embedded").split(",")
-        of_all = {} if profile is None else {"profile": given.pop("profile")}
-        if scenario or given or config or plan or attempts or place.is_given:
-            fail(
-                "--all runs every scenario as it is: it takes --engine, --profile, --output, "
-                "--beside, --no-control."
-            )
+        if scenario or given.keys() - OF_ALL or config or plan or attempts or place.is_given:
+            fail(AS_IT_IS)
         if beside:
-            hold_beside(output, beside, engine, **of_all, control=control, as_json=as_json)
-        run_all(output, engines, **of_all, control=control, as_json=as_json)
+            hold_beside(output, beside, given, control=control, as_json=as_json)
+        run_all(output, given, control=control, as_json=as_json)
     if not scenario:
         fail("Which scenario? `holdfast prove --list` names them.")
     if scenario == REPLAY:
@@ -292,20 +293,16 @@ def refuse_without_nodes(engine: str) -> None:
 
 
 def run_all(
-    output: Path | None,
-    engines: list[str],
-    *,
-    profile: str = "lab",
-    control: bool,
-    as_json: bool,
+    output: Path | None, given: Mapping[str, str], *, control: bool, as_json: bool
 ) -> NoReturn:
-    """Run every scenario on these engines, and end with what they come to."""
+    """Run every scenario on the engines that are given, and end with what they come to."""
     from holdfast.cli.proving import prove_all  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.cluster.layout import ENGINES  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
     from holdfast.lab.parameters import PROFILES, LabError  # noqa: PLC0415 - as above
 
+    engines, profile = given.get("engine", "embedded").split(","), given.get("profile", PROFILE)
     for engine in engines:
         if engine not in ENGINES:
             fail(f"--engine {shlex.quote(engine)}: it is one of {', '.join(ENGINES)}.")
@@ -332,13 +329,7 @@ def run_all(
 
 
 def hold_beside(
-    output: Path | None,
-    other: Path,
-    engine: str | None,
-    *,
-    profile: str = "lab",
-    control: bool,
-    as_json: bool,
+    output: Path | None, other: Path, given: Mapping[str, str], *, control: bool, as_json: bool
 ) -> NoReturn:
     """Compare two folders of `prove --all`, and end with whether verdicts differ; run nothing."""
     from holdfast.cli.proving import prove_beside  # noqa: PLC0415 - hardly anyone comes here
@@ -346,9 +337,9 @@ def hold_beside(
 
     if not control:
         fail("--no-control has no effect with --beside, which runs nothing.")
-    engines = [] if engine is None else engine.split(",")
+    engines = given["engine"].split(",") if "engine" in given else []
     try:
-        directory = matrix_directory(output, profile)
+        directory = matrix_directory(output, given.get("profile", PROFILE))
         found = prove_beside.compare(directory, other.absolute(), engines)
         page = prove_beside.write(found)
     except LabError as error:
@@ -364,7 +355,7 @@ def hold_beside(
 def matrix_directory(output: Path | None, profile: str) -> Path:
     """Where all scenarios' runs go, or have gone."""
     # A row says something of one profile alone, so each has a folder of its own.
-    folder = "matrix" if profile == "lab" else f"matrix-{profile}"
+    folder = "matrix" if profile == PROFILE else f"matrix-{profile}"
     return output.absolute() if output else proofs_directory().parent / folder
 
 
