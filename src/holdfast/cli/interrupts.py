@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -28,27 +28,41 @@ def interrupted_once() -> Iterator[None]:
     """
     from holdfast.cluster.ending import Interrupt  # noqa: PLC0415 - of what starts processes
 
-    before = {number: signal.getsignal(number) for number in ENDING}
-
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         Interrupt.came = True
-        for number in ENDING:
-            signal.signal(number, signal.SIG_IGN)
         with suppress(OSError):  # the terminal may be gone
             os.write(STDERR, WORDS)
         raise KeyboardInterrupt
 
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # under nohup a hang-up stays ignored
-            signal.signal(number, interrupt)
     try:
-        yield
+        with handling(ENDING, interrupt):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         came, Interrupt.came = Interrupt.came, False
         if came:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def handling(
+    numbers: Sequence[int], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Have the first of these signals handled in the block, and pass over all that follow."""
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        handler(number, frame)
+
+    for number, usual in before.items():
+        if usual is not signal.SIG_IGN:  # under nohup a hang-up stays ignored
+            signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
 
 
 def kept_in(directory: Path) -> str:

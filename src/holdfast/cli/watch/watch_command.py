@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.exit_status import refuse_if
+from holdfast.cli.interrupts import handling
 from holdfast.cli.shared_options import DataDir, data_dir
 from holdfast.cli.watch.recording import Recording
 from holdfast.cli.watch.samples import Sampler
@@ -61,7 +62,7 @@ def watch(
     refuse_if(looks is not None and looks < 1, "--looks is at least 1.")
     cluster = LocalCluster.open(data_dir(data_dir_option))
     memory = Memory()
-    with ended_by_signals(), ExitStack() as stack, suppress(KeyboardInterrupt):
+    with handling(ENDING, end), ExitStack() as stack, suppress(KeyboardInterrupt):
         recording = None if record is None else stack.enter_context(Recording(record))
         show = stack.enter_context(shown())
         sampler = stack.enter_context(Sampler(cluster, topics or []))
@@ -79,24 +80,9 @@ def watch(
                 time.sleep(max(0.0, every - (time.monotonic() - begin_s)))
 
 
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and a hang-up end the block as an exception does: the terminal is put right."""
-    before = {number: signal.getsignal(number) for number in ENDING}
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        for each in ENDING:  # who closes a terminal sends two: what is put right takes one
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(BY_SIGNAL + number)
-
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # under nohup a hang-up stays ignored
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def end(number: int, _frame: FrameType | None) -> None:
+    """End as an exception does, so that the terminal is put right."""
+    raise SystemExit(BY_SIGNAL + number)
 
 
 @contextmanager
