@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.lab.browser import Browser, chromium
 from tests.lanes import Lanes, cores
 
 import spark_classes
@@ -17,6 +19,14 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = chromium()
+    assert program is not None
+    with Browser(program, tmp_path_factory.mktemp("chromium")) as found:
+        yield found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,6 @@ Method: verdicts by hand in two folders; what the command prints, its page, its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -365,14 +364,6 @@ def test_times_have_a_ratio(now: float | None, then: float | None, told: str) ->
 )
 def test_shares_have_a_difference(now: float | None, then: float | None, told: str) -> None:
     assert prove_beside.points(now, then) == told
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = chromium()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("chromium")) as found:
-        yield found
 
 
 @pytest.mark.slow

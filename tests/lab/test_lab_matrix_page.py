@@ -7,7 +7,6 @@ on a telephone, light and dark.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,14 +126,6 @@ def test_what_may_be_lost_is_said_in_short(flags: dict[str, Any], short: str) ->
 def test_a_promise_that_nobody_has_shortened_is_told_as_it_is() -> None:
     assert matrix.in_short("All is well. Nobody weeps.") == "All is well. · Nobody weeps."
     assert matrix.in_short("") == ""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = chromium()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("chromium")) as found:
-        yield found
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ Method: a real Chromium opens the page and is asked what it shows. About four se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,14 +59,6 @@ Array.from(document.querySelectorAll("svg.chart")).filter((svg) => svg.checkVisi
       || box.top < around.top - 1 || box.bottom > around.bottom + 1;
   }).map((text) => text.textContent))
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = chromium()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("chromium")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
