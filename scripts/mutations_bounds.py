@@ -264,9 +264,29 @@ BOUNDS: tuple[Mutation, ...] = (
         "long work goes on as soon as the loop is free",
         "others have a third of the loop",
         SLICED,
-        "            pause = max(PAUSE_S, _PAUSE_FACTOR * (ended - began))\n",
+        "            pause = max(PAUSE_S, _PAUSE_FACTOR * self._own_time.took(began, ended))\n",
         "            pause = PAUSE_S\n",
         tests=("tests/runtime/test_sliced_work.py::test_others_have_the_loop_for_twice_as_long",),
+    ),
+    one(
+        "long work rests for as long as the process stood still",
+        "a minute of SIGSTOP costs two more",
+        SLICED,
+        "_PAUSE_FACTOR * self._own_time.took(began, ended))\n",
+        "_PAUSE_FACTOR * (ended - began))\n",
+        tests=(
+            "tests/runtime/test_sliced_work.py::test_a_slice_in_which_the_process_stood_still_costs_no_rest",
+        ),
+    ),
+    one(
+        "who asked while the node stood still rests for as long",
+        "members are out, and their late commits take effect",
+        CONNECTION,
+        "        took = self.group.own_time.took(began, now)\n",
+        "        took = now - began\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_asked_while_the_process_stood_still_waits_for_nothing",
+        ),
     ),
     one(
         "who asks many things at once goes on at once",

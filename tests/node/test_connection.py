@@ -33,6 +33,7 @@ from holdfast.node.door.connection import (
 from holdfast.node.door.ledger import ANSWERS, REQUESTS, Ledger
 from holdfast.node.door.line import DEAR_BYTES, REST_FACTOR
 from holdfast.node.door.request_context import Buffers, Deferred
+from holdfast.runtime import own_time
 from holdfast.runtime.real import real_runtime
 from holdfast.wire.errors import WireError
 
@@ -616,6 +617,7 @@ def test_who_asks_what_takes_long_leaves_the_loop_to_others(
         loop = asyncio.get_running_loop()
         real, ahead = loop.time, [0]
         monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+        monkeypatch.setattr(own_time, "thread_time", lambda: ahead[0])
         async with served() as (echo, group, connect):
 
             def handle(connection: Connection, received: memoryview) -> Any:
@@ -646,6 +648,41 @@ def test_who_asks_what_takes_long_leaves_the_loop_to_others(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("together", [1, 2], ids=["alone", "with another"])
+def test_who_asked_while_the_process_stood_still_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Goal: a broker that was stopped in the middle of a request goes on when it goes on.
+
+    Seen to fail: behind two seconds of SIGSTOP the commits of members lay unread for four. Their
+    clients gave up, and committed by another connection; the commit left behind took effect last.
+
+    Method: a request moves the loop's clock on, and takes no processor time.
+    """
+    monkeypatch.setattr(sys.modules[__name__], "BOUND_SECONDS", 10_000)  # of a clock that is moved
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        real, ahead = loop.time, [0.0]
+        monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+        monkeypatch.setattr(own_time, "thread_time", lambda: 0.0)
+        async with served() as (echo, group, connect):
+
+            def handle(connection: Connection, received: memoryview) -> Any:
+                ahead[0] += 5.0
+                return echo(connection, received)
+
+            group.handle = handle
+            reader, writer = await connect()
+            writer.write(frame("e1") * together)
+            for _ in range(together):
+                assert await answer(reader) == "e1"
+            assert not group.dear.is_resting
+            assert not group.many.is_resting
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("asked", "count", "rests"),
     [
@@ -671,6 +708,7 @@ def test_who_asks_many_things_at_once_rests_between_them(
         loop = asyncio.get_running_loop()
         real, ahead = loop.time, [0.0]
         monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+        monkeypatch.setattr(own_time, "thread_time", lambda: ahead[0])
         async with served() as (echo, group, connect):
             group.dear_s = 1000.0
 

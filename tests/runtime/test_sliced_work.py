@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.runtime import own_time
 from holdfast.runtime.ports import WorkerFullError
 from holdfast.runtime.sliced_work import HOLD, HOLDING_MAX, REST, Job, SlicedWork, Steps
 from holdfast.testing.ground.loop import VirtualLoop
@@ -78,8 +79,10 @@ def test_slices_take_turns_and_the_loop_gets_back_between_them() -> None:
     played(story)
 
 
-def test_others_have_the_loop_for_twice_as_long() -> None:
+def test_others_have_the_loop_for_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen to fail: a look-up that took half a second took the next one a millisecond later."""
+    spent = [0.0]
+    monkeypatch.setattr(own_time, "thread_time", lambda: spent[0])
 
     async def story() -> None:
         seen = Seen()
@@ -91,6 +94,7 @@ def test_others_have_the_loop_for_twice_as_long() -> None:
                 yield HOLD
                 began = loop.now
                 loop.now += took_s
+                spent[0] += took_s
                 turns.append((began, loop.now))
             return None
 
@@ -98,6 +102,30 @@ def test_others_have_the_loop_for_twice_as_long() -> None:
         await seen.all_over()
         for (began, ended), (next_one, _) in pairwise(turns):
             assert next_one - ended >= 2 * (ended - began)
+
+    played(story)
+
+
+def test_a_slice_in_which_the_process_stood_still_costs_no_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: a minute of SIGSTOP had all such work stand still for two more."""
+    monkeypatch.setattr(own_time, "thread_time", lambda: 0.0)
+
+    async def story() -> None:
+        seen = Seen()
+        loop = VirtualLoop.running()
+
+        def steps() -> Steps[object]:
+            yield HOLD
+            loop.now += 60
+            yield HOLD
+            return loop.now
+
+        began = loop.now
+        seen.begin("piece", steps())
+        await seen.all_over()
+        assert seen.events == [("piece", pytest.approx(began + 60, abs=1))]
 
     played(story)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
+from holdfast.runtime.own_time import OwnTime
 from holdfast.runtime.ports import Worker, WorkerFullError
 from holdfast.runtime.turns import Turns
 from holdfast.wire.compression import Buffer, decompress
@@ -167,6 +168,7 @@ class SlicedWork:
         self._active: deque[_Piece] = deque()
         self._waiting = _Pieces()
         self._timer: asyncio.TimerHandle | None = None
+        self._own_time = OwnTime()
         self._free_from = 0.0  # when the loop has been with others for long enough
 
     @property
@@ -246,7 +248,7 @@ class SlicedWork:
     def _step(self, piece: _Piece, advance: Callable[[Steps[Any]], Job | str | None]) -> None:
         """Let a piece do one slice."""
         finish: Callable[[], None] | None = None
-        began = self._loop.time()
+        began = self._own_time.begin(self._loop.time())
         piece.is_running = True
         try:
             if not piece.is_over:
@@ -262,7 +264,7 @@ class SlicedWork:
         finally:
             piece.is_running = False
             ended = self._loop.time()
-            pause = max(PAUSE_S, _PAUSE_FACTOR * (ended - began))
+            pause = max(PAUSE_S, _PAUSE_FACTOR * self._own_time.took(began, ended))
             self._free_from = ended + pause * self._rests
             self._put_away(piece, finish)
 

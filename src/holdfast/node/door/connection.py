@@ -28,6 +28,7 @@ from holdfast.node.door.request_bounds import (
     frame_bytes_max,
 )
 from holdfast.node.door.request_context import ANONYMOUS, Buffers, Client, Deferred
+from holdfast.runtime.own_time import OwnTime
 from holdfast.wire.errors import WireError
 from holdfast.wire.messages import api_name
 
@@ -86,6 +87,7 @@ class Connections:
         self.hot = Line()  # those that have more records to move than a slice of the loop allows
         self.many = Line()  # those that ask much else at once, or send it byte by byte
         self.dear = Line()  # those that ask what takes long
+        self.own_time = OwnTime()
         self._stretch_began = float("-inf")  # loop time, seconds
         self._logged = 0  # in this stretch
         self._silent = 0
@@ -188,8 +190,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no such class
         self._transport.set_write_buffer_limits(high=LIGHT_BYTES)
-        name = transport.get_extra_info("peername")
-        if name:
+        if name := transport.get_extra_info("peername"):
             self.client = self.client._replace(host=name[0])
             self.peer = f"{name[0]}:{name[1]}"
         self.active_at = self._loop.time()
@@ -288,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             return  # an answer inside of a handler has made room: the loop below goes on
         self._parsing = True
         position = 0
-        now = slice_began = self._loop.time()
+        now = slice_began = self.group.own_time.begin(self._loop.time())
         try:
             while self._transport is not None and self._may_read:
                 available = self._filled - position
@@ -312,15 +313,14 @@ class Connection(asyncio.BufferedProtocol):
                     self._stand_in(self.group.dear)
                     break
                 if position and now >= slice_began + SLICE_S:
-                    self._give_way(position, length, now - slice_began)
+                    self._give_way(position, length, self.group.own_time.took(slice_began, now))
                     break
                 frame = self._view[position + 4 : position + 4 + length]
                 position += 4 + length
                 self._handle(frame)
                 began, now = now, self._loop.time()
-                if now - began > self.group.dear_s and self._was_dear(position - length, length):
-                    self.group.dear.rest_after(now - began, REST_S * (length > DEAR_BYTES))
-                    self._stand_in(self.group.dear)
+                if now - began > self.group.dear_s:
+                    self._rest_behind(position - length, length, began, now)
         except BaseException:
             # A mistake of ours. Whoever called us may not close: then the next bytes would have
             # all these frames handled again, and what they append would be there twice.
@@ -357,10 +357,13 @@ class Connection(asyncio.BufferedProtocol):
         )
         return True
 
-    def _was_dear(self, start: int, length: int) -> bool:
-        """Whether a request that took long is to blame for it; else something else had the CPU."""
+    def _rest_behind(self, start: int, length: int, began: float, now: float) -> None:
+        """Let others go first if a request that took long is to blame for that itself."""
         (key,) = _KEY.unpack_from(self._buffer, start)
-        return length > DEAR_BYTES or key not in HOT
+        took = self.group.own_time.took(began, now)
+        if took > self.group.dear_s and (length > DEAR_BYTES or key not in HOT):
+            self.group.dear.rest_after(took, REST_S * (length > DEAR_BYTES))
+            self._stand_in(self.group.dear)
 
     def _stand_in(self, line: Line) -> None:
         """Let others go first; what is received meanwhile stays where it is."""
@@ -437,17 +440,16 @@ class Connection(asyncio.BufferedProtocol):
         """Tell the node how much is kept of this peer's requests: received, or waiting."""
         size = len(self._buffer)
         self._kept_told = self._kept_bytes
-        received = size if size > LIGHT_BYTES else 0
-        self.group.budget.requests.note(self, received + self._kept_bytes)
+        self.group.budget.requests.note(self, size * (size > LIGHT_BYTES) + self._kept_bytes)
 
     def _keep_from(self, position: int) -> None:
         """Move what is not handled yet to the front; give an unusually large buffer back."""
         self._to_front(position)
         size = len(self._buffer)
-        if size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES:
-            requests = self.group.budget.requests
-            if size > BUFFER_KEPT_BYTES or requests.is_tight(self.host):
-                self._shrink()
+        is_large = size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES
+        requests = self.group.budget.requests
+        if is_large and (size > BUFFER_KEPT_BYTES or requests.is_tight(self.host)):
+            self._shrink()
 
     def _shrink(self) -> None:
         if self._filled:
