@@ -23,6 +23,7 @@ from holdfast.judge.series import (
     Sample,
     Series,
     Step,
+    percentile,
 )
 from holdfast.judge.sizes import Sizes
 from holdfast.judge.timeline import Timeline
@@ -219,6 +220,23 @@ def test_joined_samples_are_thinned_as_if_they_had_been_one() -> None:
     assert left.ordered() == [0.0, 5.0, 100.0]
     left.add(51.0)  # the twelfth
     assert left.ordered() == [0.0, 100.0]
+
+
+@pytest.mark.parametrize("is_thinned_last", [True, False])
+def test_each_of_joined_samples_weighs_as_much_as_it_had(is_thinned_last: bool) -> None:
+    """Seen to fail: where slices were joined, the one with fewer latencies counted for more."""
+    many, few = Sample(64), Sample(64)
+    for _ in range(6400):
+        many.add(1.0)
+    for _ in range(32):
+        few.add(1000.0)
+    one, other = (few, many) if is_thinned_last else (many, few)
+    one.merge(other)
+    told = one.ordered()
+    assert len(told) < 64, "the bound holds behind it as well"
+    assert told.count(1000.0) <= 1, "of two hundred one"
+    assert one.greatest == 1000.0
+    assert percentile(told, 0.95) == 1.0
 
 
 def test_a_run_begins_with_its_first_event_however_often_it_is_told() -> None:

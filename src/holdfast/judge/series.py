@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from holdfast.judge.history import Acknowledged, Event, Refused, Send
 from holdfast.judge.verdict import Availability
@@ -16,6 +17,7 @@ BUCKET_MS = 100.0
 BUCKETS_MAX = 2048
 LATENCIES_MAX = 200_000  # kept for percentiles; past it every second one is dropped
 PARTITIONS_MAX = 4096
+ROUNDING = 1e-6  # of a share times a count, where both are exact
 REST_MS = 1000.0  # who was refused and sends nothing for longer is at rest; a retry comes sooner
 
 # A send or its outcome: which kind, when, when the record was sent, and where to.
@@ -26,8 +28,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     """Nearest rank of an already ordered sequence; 0.0 when it is empty."""
     if not ordered:
         return 0.0
-    rank = max(0, min(len(ordered) - 1, int(share * len(ordered) + 0.5) - 1))
-    return ordered[rank]
+    rank = ceil(share * len(ordered) - ROUNDING)
+    return ordered[max(0, min(len(ordered), rank) - 1)]
 
 
 class Sample:
@@ -48,13 +50,24 @@ class Sample:
             return
         self._values.append(value)
         if len(self._values) >= self._size_max:
+            self._thin()
+
+    def _thin(self) -> None:
+        while len(self._values) >= self._size_max:
             self._values = self._values[::2]
             self._step *= 2
 
     def merge(self, other: Sample) -> None:
+        """Take in what another one holds: each value of either stands for as many then."""
         self.greatest = max(self.greatest, other.greatest)
-        self._values.extend(other._values)
         self._seen += other._seen
+        step = max(self._step, other._step)
+        self._values = self._one_of(step) + other._one_of(step)
+        self._step = step
+        self._thin()
+
+    def _one_of(self, step: int) -> array[float]:
+        return self._values[:: step // self._step]
 
     def ordered(self) -> list[float]:
         return sorted(self._values)

@@ -25,7 +25,8 @@ CUT = "CUT"  # a node is cut from others, as the detail says; also of a link
 HEAL = "HEAL"  # its links are whole again
 WHOLE = "WHOLE"  # of a link with which nothing is wrong
 HURTS = (DOWN_ACTIONS | {"TERM", CUT}) - {"exit"}  # done to a node; an exit is what TERM leads to
-UP_ACTIONS = frozenset({"start", "CONT", HEAL})
+BACK_ACTIONS = frozenset({"start", "CONT"})  # a node that is down is so no longer
+UP_ACTIONS = BACK_ACTIONS | {HEAL}
 DISK = "DISK"  # neither: a node that is dead loses a part of what it held
 
 TopicPartition = tuple[str, int]
@@ -116,7 +117,7 @@ class Timeline:
             elif isinstance(event, Fault):
                 if event.action in DOWN_ACTIONS:
                     down.add(event.node)
-                elif event.action in UP_ACTIONS:
+                elif event.action in BACK_ACTIONS:
                     down.discard(event.node)
             now_leading = -1 if named in down else named
             if since is None:

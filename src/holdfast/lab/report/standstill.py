@@ -21,7 +21,7 @@ from holdfast.judge.history import (
     ReplicaRecord,
     Send,
 )
-from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
+from holdfast.judge.timeline import BACK_ACTIONS, DOWN_ACTIONS, TopicPartition
 from holdfast.lab.report.scales import duration
 
 SHORT_MS = 300.0  # a standstill as short as that is not worth a word
@@ -84,7 +84,7 @@ class Standstills:
         elif isinstance(event, Fault):
             if event.action in DOWN_ACTIONS:
                 self._down[event.node] = event.action
-            elif event.action in UP_ACTIONS:
+            elif event.action in BACK_ACTIONS:
                 self._down.pop(event.node, None)
             for partition in self._leaders:
                 self._look(partition, event.at_ms)
