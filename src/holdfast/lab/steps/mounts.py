@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, refuse_if
 
 NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 NEW_USER = 0x10000000  # CLONE_NEWUSER: in it this user may mount
@@ -35,7 +35,8 @@ def mount_small(directory: Path, size_bytes: int) -> None:
 
 
 def resize(directory: Path, size_bytes: int) -> None:
-    """Let it grow."""
+    """Let it grow, or shrink to what it holds. LabError: it holds more."""
+    refuse_if(size_bytes < 1, f"{directory}: to the system a size of 0 is no bound")
     _command("mount", "-o", f"remount,size={size_bytes}", str(directory))
 
 
@@ -78,6 +79,11 @@ def _unshare(flags: int) -> None:
 
 
 def _command(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    try:
+        done = subprocess.run(  # noqa: S603 - ours
+            words, capture_output=True, text=True, check=False
+        )
+    except OSError as error:  # a small image may have no such program
+        raise LabError(f"{' '.join(words)}: {error}") from error
     if done.returncode:
         raise LabError(f"{' '.join(words)}: {done.stderr.strip()}")
