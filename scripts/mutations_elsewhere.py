@@ -20,6 +20,7 @@ TEST_FILE = "tests/cluster/test_nodes_file.py"
 TEST_REPLAY = "tests/lab/test_lab_replay.py"
 TOO_LITTLE = f"{TEST_REPLAY}::test_where_too_little_was_done_nothing_is_proven"
 REPLAY = "lab/scenarios/networks/replay.py"
+TIMETABLE = "lab/scenarios/networks/timetable.py"
 
 ELSEWHERE: tuple[Mutation, ...] = (
     one(
@@ -113,7 +114,7 @@ ELSEWHERE: tuple[Mutation, ...] = (
     one(
         "replay: a tenth of a schedule is enough",
         "kept, where nearly all was passed over",
-        REPLAY,
+        TIMETABLE,
         "2 * count < wanted",
         "10 * count < wanted",
         tests=(TOO_LITTLE,),

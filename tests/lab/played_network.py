@@ -12,6 +12,7 @@ from tests.lab.played import Played
 from holdfast.cluster import ClusterError
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
 from holdfast.lab.parameters import refuse_if
+from holdfast.lab.scenarios.networks.storm_machines import Met
 from holdfast.lab.steps.controllers import Change
 from holdfast.lab.steps.sides import Side
 from holdfast.lab.steps.storm_plan import Deed
@@ -208,17 +209,20 @@ class PlayedMachines:
     def __init__(self, played: Played) -> None:
         self._played = played
         self._wrong: set[int] = set()
+        self.cannot: dict[Deed, str] = {}
+        played.do("each node is started anew, on a disk and by a clock of its own")
 
-    def can(self, _deed: Deed) -> bool:
-        return True
-
-    def fill(self, node: int) -> None:
+    def fill(self, node: int) -> bool:
         self._played.do(f"fill the disk of {node}")
         self._played.signal(node, "KILL")
-
-    def make_room(self, node: int) -> bool:
-        self._played.do(f"make room for {node}")
         return True
+
+    def look(self, node: int) -> bool:
+        return bool(self._played.cluster.state(node) == "dead")
+
+    def make_room(self, node: int) -> Met:
+        self._played.do(f"make room for {node}")
+        return Met.ENDED
 
     def is_wrong(self, node: int) -> bool:
         return node in self._wrong

@@ -24,6 +24,7 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks import storm_machines
 from holdfast.lab.steps import mounts
+from holdfast.lab.steps.dead_disks import replace_disk
 from holdfast.lab.steps.storm_plan import Deed
 
 def nobody(flags):
@@ -54,7 +55,7 @@ with Run(Parameters(**one), Path(sys.argv[1]), said.append) as run:
         machines.set_clock(0, minutes)
         clocks.append((machines.is_wrong(0), ahead_min()))
     full = {}
-    if machines.can(Deed.FULL):
+    if Deed.FULL not in machines.cannot:
         for node, writes in ((0, True), (0, False)):
             machines.fill(node)
             producer = Producer(
@@ -72,6 +73,8 @@ with Run(Parameters(**one), Path(sys.argv[1]), said.append) as run:
         run.cluster.kill(0, "KILL")  # it ends for a reason of its own
         machines.make_room(0)
         full["failed"] = [each.name for each in run.checks if not each.kept]
+        replace_disk(run, 0)
+        full["new"] = machines.fill(0)
 print(json.dumps({"clocks": clocks, "full": full, "said": [each[12:] for each in said]}))
 """
 
@@ -97,12 +100,14 @@ def test_disks_run_full_and_clocks_are_wrong(tmp_path: Path) -> None:
     if not told["full"]:
         pytest.skip(next(each for each in told["said"] if each.startswith("no disk runs full")))
     assert told["full"] == {
-        "0 True": True,
+        "0 True": "and it ended by itself",
         "0 True, later": 0,
-        "0 False": False,
+        "0 False": "which it had not met: killed",
         "0 False, later": 0,
         "failed": ["0, whose disk is full"],
+        "new": False,
     }
+    assert sum("exit of node 0: by itself, its disk is full" in each for each in told["said"]) == 2
     assert sum(each.startswith("SIGKILL node 0") for each in told["said"]) == 1
 
 

@@ -53,6 +53,8 @@ WEIGHTS = {
     Deed.FULL: 1,
     Deed.CLOCK: 1,
 }
+# From this length on every kind is planned, whatever the seed: the first round has ended.
+EVERY_KIND_S = ceil(CALM_S + max(GAP_S) * sum(WEIGHTS.values()))
 AMOUNTS = {Deed.SLOW: LATENCIES_MS, Deed.LOSE: SHARES, Deed.CLOCK: MINUTES}
 OF_BROKERS = frozenset({Deed.WIPE})  # a controller's log is not copied back
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,13 @@ from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.scenarios.networks.timetable import (
     SHOWN_MAX,
     Timetable,
+    Undo,
+    dropped_since,
+    drops,
     leave,
     look_past,
     one_zone_cut,
+    refuse_too_few,
     see_again,
     signal,
 )
@@ -71,7 +75,6 @@ LASTING = CUTS | {Kind.PAUSE}  # nothing is done where they begin and end at onc
 # In the folder of a proof: what is done, and the plan as the simulator drew it.
 SCHEDULE, DRAWN = "schedule.json", "drawn.json"
 BY_KIND = ["a node", "done", "passed over"]  # the header of the table that counts faults
-Undo = Callable[[], None]
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -130,7 +133,7 @@ class Replay:
         nodes = [self._resolve(each) for each in (fault.target, fault.other) if each]
         words = " and ".join("nobody" if node is None else str(node) for node in nodes)
         is_over = fault.kind in LASTING and late_s >= fault.seconds
-        before = self._dropped() if fault.kind in CUTS and not is_over else None
+        before = drops(self._sides) if fault.kind in CUTS and not is_over else None
         undo = None if is_over else self._do(fault, nodes)
         counts = self.passed_over if undo is None else self.done
         counts[fault.kind] += 1
@@ -140,27 +143,20 @@ class Replay:
         if undo is not None:
             if before is not None:
                 undo = partial(self._end_cut, undo, row, self._sides.latest, before)
-            end = partial(self._end, undo, row, self._times.now())
-            self._times.at(fault.at_s + fault.seconds, end)
+            tell = partial(self._tell, row, self._times.now())
+            self._times.end(fault.at_s + fault.seconds, undo, tell)
 
-    def _end(self, undo: Undo, row: list[str], begun_s: float) -> None:
-        """End a fault, and tell how long it held."""
+    def _tell(self, row: list[str], begun_s: float) -> None:
+        """Tell how long a fault held."""
         row[2] = f"{self._times.now() - begun_s:.1f}"
-        undo()
 
     def _end_cut(self, undo: Undo, row: list[str], cut: Held, before: Mapping[Pair, int]) -> None:
         """End a cut, and tell how many packets were dropped on its links while it held."""
-        now = self._dropped() or {}
-        links = self._sides.links_of(cut)
-        count = sum(now.get(pair, 0) - before.get(pair, 0) for pair in links)
+        count = dropped_since(self._sides, before, cut)
         self.ended_cuts += 1
         self.idle_cuts += not count
         row[5] = f"{count:,}"
         undo()
-
-    def _dropped(self) -> Mapping[Pair, int] | None:
-        """Return how many packets each link has dropped so far; None: nobody counts them."""
-        return self._sides.dropped_by_link() if self._sides.has_places else None
 
     def _resolve(self, target: str) -> int | None:
         """Return which node is meant now; None: there is none."""
@@ -295,10 +291,7 @@ def refuse_too_little(
     """
     count, wanted = sum(done.values()), sum(planned.values())
     refuse_if(not count, "nothing that the schedule names could be done")
-    refuse_if(
-        2 * count < wanted,
-        f"{count} of {wanted} faults could be done, and less than half of it is another schedule",
-    )
+    refuse_too_few(count, wanted, "schedule")
     for name, kinds in GROUPS.items():
         own = sum(planned.get(kind, 0) for kind in kinds)
         refuse_if(

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from holdfast.clients.replica_files import ReplicaTail
+from holdfast.cluster.network.link_table import Pair
 from holdfast.lab.parameters import SHORT_LAG, Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.scenarios.networks.storm_machines import Machines
+from holdfast.lab.scenarios.networks.storm_machines import RAW_RATE, Machines, Met
 from holdfast.lab.scenarios.networks.three_zones import ZONES
 from holdfast.lab.scenarios.networks.timetable import (
     LEAVE_S,
+    LOOK_S,
     REGISTERING,
     SHOWN_MAX,
     Timetable,
+    Undo,
+    dropped_since,
+    drops,
     leave,
     look_past,
     one_zone_cut,
+    refuse_too_few,
     see_again,
     signal,
 )
@@ -40,13 +46,21 @@ from holdfast.lab.steps.sides import (
     Sides,
     expect_one_leader_an_epoch,
 )
-from holdfast.lab.steps.storm_plan import SHORTEST_S, Deed, Planned, plan_storm
+from holdfast.lab.steps.storm_plan import (
+    EVERY_KIND_S,
+    SHORTEST_S,
+    Deed,
+    Planned,
+    plan_storm,
+)
 from holdfast.lab.steps.usual import expect_consumed
 from holdfast.lab.steps.wants import whole
 
 LEVEL_S = 1.0  # for followers to have what leaders had
 STAYED = f"{Deed.LEAVE.value}, and killed: it had not in {LEAVE_S:g} s"
-ENDED = f"{Deed.FULL.value}, and it ended by itself"
+CUTS = frozenset({Deed.ISOLATE, Deed.CUT, Deed.ONE_WAY})  # what must drop packets
+SEPARATOR = " / "  # of kinds in a sentence: their words have commas
+NOT_HERE = "-"  # in a table: can't be done to this cluster, or on this machine
 
 
 class Storm:
@@ -63,51 +77,111 @@ class Storm:
         self._tails: defaultdict[int, Callable[[Path], ReplicaTail]] = defaultdict(
             lambda: cache(ReplicaTail)
         )
+        self._full: set[int] = set()  # whose disk is
+        self.planned: Counter[str] = Counter()  # of what can be done here
         self.done: Counter[str] = Counter()
         self.passed_over: Counter[str] = Counter()
+        self.met: Counter[Met] = Counter()
         self.rows: list[list[str]] = []
         self.dropped = 0  # packets, by what was cut or lossy
-        self.ended = 0  # nodes that met their full disk
+        self.dropped_by_cuts = 0  # of those, on the links of cuts while these held
+        self.idle_cuts = 0  # no packet came while it held
 
     @property
-    def counts(self) -> list[tuple[str, int, int]]:
-        """What was done and passed over, by kind; who had to be killed has not left."""
-        stayed = len(self._times.stayed)
-        done = self.done - Counter({Deed.LEAVE.value: stayed})
-        kinds = [(kind, done[kind], self.passed_over[kind]) for kind in map(str, Deed)]
-        also = {STAYED: stayed, ENDED: self.ended}
-        return [*kinds, *((kind, count, 0) for kind, count in also.items() if count)]
+    def kinds(self) -> list[tuple[str, int]]:
+        """What was done, by kind, of what could be; who had to be killed has not left."""
+        done = self.done - Counter({Deed.LEAVE.value: len(self._times.stayed)})
+        cannot = self._machines.cannot
+        return [(deed.value, done[deed.value]) for deed in Deed if deed not in cannot]
+
+    @property
+    def counts(self) -> list[list[str]]:
+        """What was done and passed over, by kind, and what else became of it, as a table has it."""
+        rows = [[kind, str(done), str(self.passed_over[kind])] for kind, done in self.kinds]
+        rows += [[deed.value, NOT_HERE, NOT_HERE] for deed in self._machines.cannot]
+        full = {f"{Deed.FULL.value}, {met.value}": count for met, count in self.met.items()}
+        also = {STAYED: len(self._times.stayed), **full}
+        return rows + [[kind, str(count), "0"] for kind, count in also.items() if count]
+
+    @property
+    def words(self) -> str:
+        """Say how much of what was planned was done, and what not, and why, for the verdict."""
+        wanted = self.planned
+        told = [f"{kind} {done} of {wanted[kind]}" for kind, done in self.kinds if wanted[kind]]
+        words = [f"{self.in_short} ({SEPARATOR.join(told)})"]
+        if self.idle_cuts:
+            words.append(f"{self.idle_cuts} of {self.cuts} cuts have dropped no packet")
+        if missing := [kind for kind, _ in self.kinds if not wanted[kind]]:
+            words.append(
+                f"not planned in so short a storm: {SEPARATOR.join(missing)} (from --duration "
+                f"{EVERY_KIND_S} on every kind is)"
+            )
+        if none := [kind for kind, done in self.kinds if wanted[kind] and not done]:
+            words.append(f"planned, and never done: {SEPARATOR.join(none)}")
+        return "; ".join([*words, *self._machines.cannot.values()])
+
+    @property
+    def in_short(self) -> str:
+        """Say how much of what was planned was done, of all kinds together."""
+        done, over = self.done.total(), self.passed_over.total()
+        return f"{done} of {self.planned.total()} faults done, {over} passed over"
 
     @property
     def cuts(self) -> int:
         """How many deeds must have dropped packets."""
-        kinds = (Deed.ISOLATE, Deed.CUT, Deed.ONE_WAY)
-        return sum(self.done[kind.value] for kind in kinds)
+        return sum(self.done[kind.value] for kind in CUTS)
 
     def blow(self, planned: list[Planned]) -> None:
         """Do all that is planned, each at its time, and let the last of it end."""
-        for each in planned:
-            self._times.at(each.at_s, partial(self._try, each))
+        here = [each for each in planned if each.deed not in self._machines.cannot]
+        self.planned = Counter(each.deed.value for each in here)
+        until_s = max((each.at_s for each in here), default=0.0)
+        for each in here:
+            self._times.at(each.at_s, partial(self._try, each, until_s))
         self._times.keep()
         self.dropped = self._sides.dropped()
 
-    def _try(self, each: Planned) -> None:
-        """Do one deed, and see to its end: as long as was drawn, also where it came late."""
+    def _try(self, each: Planned, until_s: float) -> None:
+        """Do one deed, and see to its end: as long as was drawn, also where it came late.
+
+        A disk can be lost only when nothing else is wrong. It waits for that, until then.
+        """
         begun_s = self._times.now()
+        before = drops(self._sides) if each.deed in CUTS | {Deed.LOSE} else None
         undo = self._begin(each)
         if undo is None:
-            self.passed_over[each.deed.value] += 1
+            if each.deed is Deed.WIPE and begun_s + LOOK_S <= until_s:
+                self._times.at(begun_s + LOOK_S, partial(self._try, each, until_s))
+            else:
+                self.passed_over[each.deed.value] += 1
             return
         self.done[each.deed.value] += 1
-        self.rows.append([f"{begun_s:.1f}", f"{each.length_s:.1f}", each.words])
-        self._times.at(max(begun_s, each.at_s) + each.length_s, undo)
+        row = [f"{begun_s:.1f}", "-", each.words, "-"]
+        self.rows.append(row)
+        if before is not None:
+            undo = partial(self._count, each, undo, row, self._sides.latest, before)
+        tell = partial(self._tell, row, begun_s)
+        self._times.end(max(begun_s, each.at_s) + each.length_s, undo, tell)
 
-    def _begin(self, each: Planned) -> Callable[[], None] | None:
+    def _tell(self, row: list[str], begun_s: float) -> None:
+        """Tell how long it was so."""
+        row[1] = f"{self._times.now() - begun_s:.1f}"
+
+    def _count(
+        self, each: Planned, undo: Undo, row: list[str], fault: Held, before: Mapping[Pair, int]
+    ) -> None:
+        """End a fault of links, and tell how many packets these have dropped while it held."""
+        count = dropped_since(self._sides, before, fault)
+        if each.deed in CUTS:
+            self.dropped_by_cuts += count
+            self.idle_cuts += not count
+        row[3] = f"{count:,}"
+        undo()
+
+    def _begin(self, each: Planned) -> Undo | None:
         """Do one deed; return what ends it. None: it can't be done now."""
         node, other = each.node, each.other
         if node in self._hurt or self._run.cluster.state(node) != "running":
-            return None
-        if not self._machines.can(each.deed):
             return None
         if each.deed is Deed.CLOCK:
             return self._set_clock(each)
@@ -130,10 +204,12 @@ class Storm:
         self._hurt |= {node} if each.deed is Deed.ISOLATE else {node, other}
         return partial(self._heal, each, self._sides.latest)
 
-    def _hurt_node(self, each: Planned) -> Callable[[], None] | None:
+    def _hurt_node(self, each: Planned) -> Undo | None:
         run, node = self._run, each.node
         if each.deed is Deed.WIPE and not self._may_wipe():
             return None  # two disks lost at a time may be all that have an event
+        if each.deed is Deed.FULL and not self._machines.fill(node):
+            return None
         self._hurt.add(node)
         if each.deed is Deed.PAUSE:
             signal(run, node, "STOP")
@@ -141,7 +217,8 @@ class Storm:
         if each.deed is Deed.LEAVE:
             return leave(run, self._times, node, self._start)
         if each.deed is Deed.FULL:
-            self._machines.fill(node)
+            self._full.add(node)
+            self._look(node)
             return lambda: self._make_room(node)
         signal(run, node, "KILL")
         if each.deed is Deed.WIPE:
@@ -149,7 +226,7 @@ class Storm:
             self._tails.pop(node, None)
         return lambda: self._start(node)
 
-    def _set_clock(self, each: Planned) -> Callable[[], None] | None:
+    def _set_clock(self, each: Planned) -> Undo | None:
         """Let a clock be wrong. Whatever else is done to its node meanwhile, it stays so."""
         node = each.node
         if self._machines.is_wrong(node):
@@ -162,9 +239,19 @@ class Storm:
         self._machines.set_clock(node, 0)
         self._run.note(f"the clock of {node} is right again")
 
-    def _make_room(self, node: int) -> None:
-        self.ended += self._machines.make_room(node)
+    def _look(self, node: int) -> None:
+        """Look again and again whether a node has ended on its full disk: reports say when."""
+        if node in self._full and not self._machines.look(node):
+            self._times.at(self._times.now() + LOOK_S, partial(self._look, node))
+
+    def _make_room(self, node: int) -> bool:
+        met = self._machines.make_room(node)
+        if met is None:
+            return False
+        self.met[met] += 1
+        self._full.discard(node)
         self._start(node)
+        return True
 
     def _may_wipe(self) -> bool:
         """Say whether a disk can be lost now. What was written is read on in any case."""
@@ -236,7 +323,7 @@ def steps(run: Run) -> None:
     producer = run.start_producer(**everywhere.flags, **PATIENT)
     reader = run.start_readers(**everywhere.flags, **READING)
     clients = [
-        run.start_raw(f"raw-{node}", timeout_ms=ANSWER_MS, rate=20, **sides.of(node).flags)
+        run.start_raw(f"raw-{node}", timeout_ms=ANSWER_MS, rate=RAW_RATE, **sides.of(node).flags)
         for node in run.cluster.broker_ids
     ]
     for worker in (producer, *clients):
@@ -245,14 +332,14 @@ def steps(run: Run) -> None:
         seed, parameters.duration_s, run.cluster.broker_ids, run.cluster.controller_ids
     )
     storm = Storm(run, sides, machines)
-    storm.blow(planned)
+    try:
+        storm.blow(planned)
+    finally:
+        run.told.append(storm.words)
     sides.heal()
+    run.tables += tables(storm, seed)
     refuse_if(not storm.done, f"nothing was done in {parameters.duration_s:g} s: --duration more")
-    refuse_if(
-        storm.cuts and not storm.dropped and sides.has_places,
-        f"{storm.cuts} cuts have dropped no packet",
-    )
-    run.note("the storm is over: everything is healed, and every node runs")
+    run.note(f"the storm is over, {storm.in_short}: everything is healed, and every node runs")
     expect_quorum_whole(run, "after the storm", AGAIN_S)
     expect_running(run, "after the storm")
     see_again(run)
@@ -261,7 +348,12 @@ def steps(run: Run) -> None:
         run.expect_flow(worker, f"{worker.name}, after the storm", AGAIN_S)
     expect_consumed(run, reader, "after the storm")
     expect_one_leader_an_epoch(run)
-    run.tables += tables(storm, seed)
+    # What is broken is broken, however little was done, so this comes last.
+    refuse_too_few(storm.done.total(), storm.planned.total(), "storm")
+    refuse_if(
+        storm.cuts and not storm.dropped_by_cuts and sides.has_places,
+        f"{storm.cuts} cuts have dropped no packet",
+    )
 
 
 def tables(storm: Storm, seed: int) -> list[Table]:
@@ -269,15 +361,17 @@ def tables(storm: Storm, seed: int) -> list[Table]:
         Table(
             title=f"The storm of seed {seed}, by kind",
             header=["a node is", "done", "passed over"],
-            rows=[[kind, str(done), str(passed)] for kind, done, passed in storm.counts],
-            note="Passed over: what an earlier fault stood in the way of. "
+            rows=storm.counts,
+            note="Passed over: what an earlier fault stood in the way of, and a full disk that was "
+            f"new. {NOT_HERE}: it can't be done here. "
             f"Cuts and lossy links have dropped {storm.dropped:,} packets.",
         ),
         Table(
             title="What was done, and when",
-            header=["at, s", "for, s", "what"],
+            header=["at, s", "for, s", "what", "packets"],
             rows=storm.rows[:SHOWN_MAX],
-            note=f"The first {SHOWN_MAX}." if len(storm.rows) > SHOWN_MAX else "",
+            note="Packets: dropped on its links while it held, whichever faults held them, too."
+            f"{f' The first {SHOWN_MAX}.' if len(storm.rows) > SHOWN_MAX else ''}",
         ),
     ]
 
