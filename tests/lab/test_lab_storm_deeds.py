@@ -81,7 +81,7 @@ def two(at_s: float, deed: Deed, node: int = 0, other: int = 1) -> Planned:
 def test_what_a_cut_has_dropped_is_counted_on_its_own_links(
     monkeypatch: pytest.MonkeyPatch, dropping: dict[str, int], by_cuts: int, packets: list[str]
 ) -> None:
-    """Seen to pass as cuts that cut something off: three that dropped nothing, and a lossy link."""
+    """Three cuts that dropped nothing, and a lossy link, are no cuts that cut something off."""
     run = Dropping(monkeypatch, **dropping)
     run.begin("cut", ("0", "1"))  # what was dropped before is nothing of theirs
     made = begun(
@@ -209,7 +209,7 @@ def test_what_is_dead_is_not_hurt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_deed_is_shown_as_long_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen to fail: it was shown as long as was planned, also where it took longer, or came late.
+    """Not as long as was planned: it may take longer, or come late.
 
     Method: a node leaves for 10 s, and another one ends on its full disk 6 s after its time.
     """
