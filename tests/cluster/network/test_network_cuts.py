@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 from tests.cluster.network.talkers import RefusedError, Talker
@@ -17,6 +18,7 @@ from holdfast.cluster.layout import UsageError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.ground import Network
 from holdfast.cluster.network.links.link_calls import Links
+from holdfast.cluster.network.links.link_requests import Request
 
 pytestmark = pytest.mark.process
 
@@ -165,6 +167,59 @@ def test_all_packets_can_be_lost(network: Network, talkers: Talkers, links: Link
     links.lose("0", "1", "0%", one_way=True)
     talkers["0"].do("throw", **thrown, first=0, count=1)
     assert talkers["1"].do("catch", name="all", count=1, timeout=LONG_S) == [0]
+
+
+# What a link is told to be, and as what a packet over it is counted that does not arrive.
+STATES: dict[str, tuple[list[Request], str | None]] = {
+    "whole": ([], None),
+    "cut": ([{"do": "cut"}], "cut"),
+    "reset": ([{"do": "cut", "reset": True}], "cut"),
+    "lossy": ([{"do": "lose", "share": "100%"}], "lost"),
+    "cut and lossy": ([{"do": "cut"}, {"do": "lose", "share": "100%"}], "cut"),
+    "slow": ([{"do": "slow", "latency": "1ms"}], None),
+    "slow and lossy": ([{"do": "slow", "latency": "1ms"}, {"do": "lose", "share": "100%"}], "lost"),
+}
+
+
+@pytest.mark.slow
+def test_whatever_a_link_was_it_does_what_it_is_told_now(
+    network: Network, talkers: Talkers, links: Links
+) -> None:
+    """Method: a link goes from each state to each other one; a packet in each, and its count.
+
+    Its way back is cut all along, in the same changes, and stays so.
+    """
+    port = talkers["1"].do("datagrams", name="states")
+    talkers["0"].do("datagrams", name="states")
+    address = network.plan.place("1").address
+    link = {"a": "0", "b": "1", "one_way": True}
+    back = {"do": "cut", "a": "1", "b": "0", "one_way": True}
+
+    def dropped() -> dict[str, int]:
+        seen = links.status()
+        assert seen["agrees"]
+        assert [e["cut"] for e in seen["links"] if (e["from"], e["to"]) == ("1", "0")] == ["drop"]
+        found = [e["dropped"] for e in seen["links"] if (e["from"], e["to"]) == ("0", "1")]
+        return dict(found[0]) if found else {"cut": 0, "lost": 0}
+
+    names = list(STATES)
+    walk = [  # from each to each
+        name
+        for at, one in enumerate(names)
+        for name in [*(each for other in names[at + 1 :] for each in (one, other)), one]
+    ]
+    for number, (was, name) in enumerate(pairwise(["whole", *walk])):
+        faults, counted = STATES[name]
+        links.hold([back, *({**fault, **link} for fault in faults)])
+        before = dropped()
+        thrown = {"name": "states", "address": address, "port": port}
+        talkers["0"].do("throw", **thrown, first=number, count=1)
+        if counted is None:
+            caught = talkers["1"].do("catch", name="states", count=1, timeout=LONG_S)
+            assert caught == [number], f"{was}, and then {name}"
+        else:
+            expected = {**before, counted: before[counted] + 1}
+            assert dropped() == expected, f"{was}, and then {name}"
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class KernelLinks:
     def __init__(self, plan: Plan, tools: Mapping[str, str], holder: Holder, seed: str) -> None:
         self._plan, self._tools, self._seed = plan, tools, seed
         self._holder = holder
-        self._known: set[Pair] = set()  # links that have a chain, broken or not
+        self._known: set[str] = set()  # names of counters and chains that are there
         self._relays, self._relay_port = Relays(seed, 2 * relay.take_room()), 0
         self._table: Table = {}
         self._first_bytes = FirstBytes(plan)
@@ -115,7 +115,7 @@ class KernelLinks:
         # Who was led to the relay just now waits there until this returns.
         self._relays.change(after)
         self._table = after
-        self._known |= {*link_table.changed_pairs(there, after)}
+        self._known |= link_rules.names(after)
         # From here on it is so. A switch that has ended is started again by the next call.
         with suppress(ClusterError):
             self._configure_switch(after)
@@ -189,10 +189,10 @@ class KernelLinks:
 
     def _read_back(self, listed: str) -> InForce:
         try:
-            found = link_rules.read_back(json.loads(listed))
+            found = link_rules.read_back(self._plan, json.loads(listed))
+            self._known = link_rules.names_in(json.loads(listed))
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"The kernel's links are not ours any more: {error!r}.") from None
-        self._known |= found.dropped.keys()
         return found
 
     def close(self) -> None:

@@ -1,14 +1,16 @@
 """A change of links as one transaction for `nft -f`, and what nft lists read back. Pure.
 
-One map leads from source and destination to a chain per link, so that a link costs the same however
-many are broken, and a whole one next to nothing. A chain's first rule says in a comment what is
-wrong with its link, so that the kernel's own table can be read back; what a chain drops is counted
-by name, and these counts outlive the chain's changes.
+One map leads from source and destination to a chain per fault, so that a link costs the same
+however many are broken, and a whole one next to nothing. A link's element says in a comment what
+is wrong with it, so that the kernel's own table can be read back. What is dropped is counted by
+link, in counters that other maps lead to, and these counts outlive the link's changes.
+
+Of a change's time most is nft's, by how much it has to read: all elements of a map are one command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,13 +23,23 @@ TABLE: Final = "holdfast"
 SWITCH_DEVICE: Final = "slow"  # the router's end of the switch
 SWITCH_MARK: Final = 81
 NEW_MARK: Final = 82  # of connections that were begun while somebody is led
+# As what is counted what does not arrive: so a map is called, and so its counters and the chains
+# that count in them begin.
 _CUT, _LOST = "cut", "lost"
+_COUNTED_CUT: Final = f"counter name ip saddr . ip daddr map @{_CUT}"
 
 # Judged where packets leave the router, so that a cut holds for those that the switch still has.
 BASE: Final = f"""\
 add table ip {TABLE}
 add map ip {TABLE} links {{ type ipv4_addr . ipv4_addr : verdict; }}
+add map ip {TABLE} {_CUT} {{ type ipv4_addr . ipv4_addr : counter; }}
+add map ip {TABLE} {_LOST} {{ type ipv4_addr . ipv4_addr : counter; }}
 add set ip {TABLE} slowed {{ type ipv4_addr . ipv4_addr; }}
+add chain ip {TABLE} {_CUT}/{Cut.DROP}
+add rule ip {TABLE} {_CUT}/{Cut.DROP} {_COUNTED_CUT} drop
+add chain ip {TABLE} {_CUT}/{Cut.RESET}
+add rule ip {TABLE} {_CUT}/{Cut.RESET} meta l4proto tcp {_COUNTED_CUT} reject with tcp reset
+add rule ip {TABLE} {_CUT}/{Cut.RESET} {_COUNTED_CUT} drop
 add chain ip {TABLE} pass {{ type filter hook forward priority 0; policy accept; }}
 add chain ip {TABLE} detour {{ type filter hook prerouting priority -150; policy accept; }}
 add rule ip {TABLE} pass oifname "{SWITCH_DEVICE}" accept
@@ -60,35 +72,83 @@ class InForce:
 
 
 def transaction(
-    plan: Plan, before: Table, after: Table, known: Collection[Pair] = (), relay_port: int = 0
+    plan: Plan, before: Table, after: Table, known: Collection[str] = (), relay_port: int = 0
 ) -> str:
     """Return what makes `after` of `before`; nothing where they are the same.
 
-    `known`: links that have a chain. To add one again would be right, and take 15 ms.
-    `relay_port`: of the router, to which clients are led whose answers are swallowed.
+    `known`: names of counters and chains that are there (`names`). To add one again would be right,
+    and take 15 ms. `relay_port`: of the router, to which clients are led whose answers are
+    swallowed.
     """
-    lines: list[str] = []
-    for pair in link_table.changed_pairs(before, after):
-        was, becomes = before.get(pair, link_table.WHOLE), after.get(pair, link_table.WHOLE)
-        if pair not in known:
-            lines += [f"add counter ip {TABLE} {_name(kind, pair)}" for kind in (_CUT, _LOST)]
-            lines.append(f"add chain ip {TABLE} {_name('link', pair)}")
-        lines += _change(pair, _addresses(plan, pair), was, becomes)
+    changed = link_table.changed_pairs(before, after)
+    broken = {pair: after[pair] for pair in changed if not _link(after, pair).is_whole}
+    lines = _prepare(plan, broken, known)
+    # What a link led to before goes in the same transaction: no packet meets neither.
+    was = [pair for pair in changed if not _link(before, pair).is_whole]
+    lines += _elements("delete", "links", [_addresses(plan, pair) for pair in was])
+    leading = (
+        f'{_addresses(plan, pair)} comment "{link_table.text_of(link)}" : {_verdict(link)}'
+        for pair, link in broken.items()
+    )
+    lines += _elements("add", "links", leading)
+    was_slow = {pair for pair in changed if _link(before, pair).slow is not None}
+    becomes_slow = {pair for pair in changed if _link(after, pair).slow is not None}
+    for verb, pairs in (("delete", was_slow - becomes_slow), ("add", becomes_slow - was_slow)):
+        keys = [_addresses(plan, pair) for pair in changed if pair in pairs]
+        lines += _elements(verb, "slowed", keys)
     text = "".join(f"{line}\n" for line in lines)
     return text if _led(after) == _led(before) else text + lead(plan, after, relay_port)
 
 
-def _change(pair: Pair, key: str, was: Link, becomes: Link) -> list[str]:
-    chain = _name("link", pair)
-    lines = [] if was.is_whole else [f"flush chain ip {TABLE} {chain}"]
-    lines += [f"add rule ip {TABLE} {chain} {rule}" for rule in _rules(pair, becomes)]
-    if was.is_whole != becomes.is_whole:
-        verb, leads = ("delete", "") if becomes.is_whole else ("add", f" : jump {chain}")
-        lines.append(f"{verb} element ip {TABLE} links {{ {key}{leads} }}")
-    if (was.slow is None) != (becomes.slow is None):
-        verb = "delete" if becomes.slow is None else "add"
-        lines.append(f"{verb} element ip {TABLE} slowed {{ {key} }}")
+def _link(table: Table, pair: Pair) -> Link:
+    return table.get(pair, link_table.WHOLE)
+
+
+def _prepare(plan: Plan, broken: Table, known: Collection[str]) -> list[str]:
+    """Return what adds the counters and chains to which links are about to lead."""
+    lines = []
+    for kind in (_CUT, _LOST):
+        named = {pair: _name(kind, pair) for pair, link in broken.items() if _kind(link) == kind}
+        new = {pair: name for pair, name in named.items() if name not in known}
+        lines += [f"add counter ip {TABLE} {name}" for name in new.values()]
+        counting = (f'{_addresses(plan, pair)} : "{name}"' for pair, name in new.items())
+        lines += _elements("add", kind, counting)
+    for share in sorted({link.lose for link in broken.values() if _kind(link) == _LOST}):
+        if _chain(share) not in known:
+            # Of all packets none is drawn: that each draw is below its bound nft refuses to ask.
+            drawn = f"numgen random mod {SHARE_WHOLE} < {share} " if share < SHARE_WHOLE else ""
+            counted = f"counter name ip saddr . ip daddr map @{_LOST}"
+            lines.append(f"add chain ip {TABLE} {_chain(share)}")
+            lines.append(f"add rule ip {TABLE} {_chain(share)} {drawn}{counted} drop")
     return lines
+
+
+def _elements(verb: str, of: str, elements: Iterable[str]) -> list[str]:
+    listed = ", ".join(elements)
+    return [f"{verb} element ip {TABLE} {of} {{ {listed} }}"] if listed else []
+
+
+def _kind(link: Link) -> str | None:
+    """Return as what packets of a link are counted that do not arrive."""
+    if link.cut is not None:
+        return _CUT
+    return _LOST if link.lose else None
+
+
+def _verdict(link: Link) -> str:
+    if link.cut is not None:
+        return f"jump {_CUT}/{link.cut}"
+    return f"jump {_chain(link.lose)}" if link.lose else "continue"
+
+
+def _chain(share: int) -> str:
+    return f"{_LOST}/{share}"
+
+
+def names(table: Table) -> set[str]:
+    """Return the names of counters and chains that a table takes, but for those of all tables."""
+    counters = {_name(kind, pair) for pair, link in table.items() if (kind := _kind(link))}
+    return counters | {_chain(link.lose) for link in table.values() if _kind(link) == _LOST}
 
 
 def _led(table: Table) -> list[Pair]:
@@ -128,22 +188,6 @@ def lead(plan: Plan, table: Table, relay_port: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _rules(pair: Pair, link: Link) -> list[str]:
-    if link.is_whole:
-        return []
-    rules = [f'continue comment "{link_table.text_of(link)}"']
-    counted = f"counter name {_name(_CUT, pair)}"
-    if link.cut is Cut.RESET:
-        rules.append(f"meta l4proto tcp {counted} reject with tcp reset")
-    if link.cut is not None:
-        rules.append(f"{counted} drop")
-    elif link.lose:
-        # Of all packets none is drawn: that each draw is below its bound nft refuses to ask.
-        drawn = f"numgen random mod {SHARE_WHOLE} < {link.lose} " if link.lose < SHARE_WHOLE else ""
-        rules.append(f"{drawn}counter name {_name(_LOST, pair)} drop")
-    return rules
-
-
 def _name(kind: str, pair: Pair) -> str:
     return f"{kind}/{pair[0]}/{pair[1]}"
 
@@ -162,16 +206,28 @@ def has_set(listed: Mapping[str, Any], name: str) -> bool:
     return any("set" in each and each["set"]["name"] == name for each in listed["nftables"])
 
 
-def read_back(listed: Mapping[str, Any]) -> InForce:
-    """Read what `nft -j list table` says. ValueError, KeyError: it isn't our table."""
-    table: dict[Pair, Link] = {}
+def names_in(listed: Mapping[str, Any]) -> set[str]:
+    """Return the names of counters and chains that `nft -j list table` lists."""
+    found = (each.get("counter") or each.get("chain") for each in listed["nftables"])
+    return {named["name"] for named in found if named}
+
+
+def read_back(plan: Plan, listed: Mapping[str, Any]) -> InForce:
+    """Read what `nft -j list table` says. ValueError, KeyError, TypeError: it isn't our table."""
+    places = {place.address: place.name for place in plan.places}
+    texts: dict[Pair, str] = {}
     counts: dict[Pair, dict[str, int]] = {}
     objects: Sequence[Mapping[str, Any]] = listed["nftables"]
     for each in objects:
-        if "rule" in each and "comment" in each["rule"]:
-            _, pair = _pair(each["rule"]["chain"])
-            table[pair] = link_table.from_text(each["rule"]["comment"])
+        if "map" in each and each["map"]["name"] == "links":
+            for key, _ in each["map"].get("elem", ()):
+                source, target = key["elem"]["val"]["concat"]
+                pair = places[source], places[target]
+                texts[pair] = key["elem"]["comment"]
         elif "counter" in each:
             kind, pair = _pair(each["counter"]["name"])
             counts.setdefault(pair, {})[kind] = each["counter"]["packets"]
+    order = {name: number for number, name in enumerate(places.values())}  # nft has none
+    pairs = sorted(texts, key=lambda pair: (order[pair[0]], order[pair[1]]))
+    table = {pair: link_table.from_text(texts[pair]) for pair in pairs}
     return InForce(table, {pair: Dropped(**values) for pair, values in counts.items()})
