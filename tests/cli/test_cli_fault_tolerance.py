@@ -123,5 +123,6 @@ def test_what_is_proven_nowhere_else_is_proven(name: str, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = without_numbers(json.loads(done.stdout)["verdict"])
-    for part in verdict_of(name).split(" ... "):
-        assert without_numbers(part) in verdict
+    # By sentences: between two of them the run may say more, as that the machine was busy.
+    for sentence in re.split(r" \.\.\. |(?<=\.) ", without_numbers(verdict_of(name))):
+        assert sentence in verdict
