@@ -79,10 +79,12 @@ def test_a_group_outlives_a_coordinator_that_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinator_lost, "WAYS", ("STOP",))
-    parts = ["main", "control"]
-    (main,) = proven(tmp_path, "coordinator-lost", parts, control=False).results
-    assert [row[1][:7] for row in main.tables[0].rows] == ["SIGSTOP"] * 2
-    assert not main.evidence.groups.findings
+    parts = ["main", "consumer", "control"]
+    proofs = proven(tmp_path, "coordinator-lost", parts, control=False).results
+    assert [proof.tables[0].rows[0][0].rpartition("-")[2] for proof in proofs] == [*PROTOCOLS]
+    for proof in proofs:
+        assert [row[1][:7] for row in proof.tables[0].rows] == ["SIGSTOP"]
+        assert not proof.evidence.groups.findings
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from holdfast.clients.blocking_driver import Driver
 from holdfast.judge.groups.verdict import Commits
@@ -12,7 +13,7 @@ from holdfast.lab.report import Table
 from holdfast.lab.report.scales import duration
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.groups import begin_load, both, finish
+from holdfast.lab.steps.groups import BATCH, CLASSIC, CONSUMER, LINGER_MS, begin_load, finish
 from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.steps.usual import bring_back, elect
 from holdfast.lab.steps.wants import whole
@@ -26,16 +27,15 @@ BACK_S = 60.0  # for clients to find one that was away
 WORK_MS = 5.0
 # A broker that stands still keeps its connections. librdkafka waits a minute for an answer.
 PATIENCE = "socket.timeout.ms=5000"
+ONE_COPY = {"config": {"offsets.topic.replication.factor": "1"}}
 
 
-def steps(run: Run) -> None:
+def steps(run: Run, protocol: str) -> None:
     """Lose the coordinator in every way; the group goes on with another one."""
     producer = begin_load(run)
-    groups = both(run, "coordinated", work_ms=WORK_MS, config=PATIENCE)
-    for group in groups:
-        group.start_several(MEMBERS)
-    rows = [lose(run, group, action, producer) for group in groups for action in WAYS]
-    finish(groups, producer)
+    group = group_of(run, "coordinated", protocol, config=PATIENCE)
+    rows = [lose(run, group, action, producer) for action in WAYS]
+    finish([group], producer)
     run.tables.append(
         Table(
             title="From the coordinator's loss to a commit of every member",
@@ -44,6 +44,14 @@ def steps(run: Run) -> None:
             note="Measured, not asserted.",
         )
     )
+
+
+def group_of(run: Run, name: str, protocol: str, **flags: object) -> Group:
+    """Start a group whose members commit all the time."""
+    told = {"batch": BATCH, "linger_ms": LINGER_MS, "work_ms": WORK_MS, **flags}
+    group = Group(run, f"{name}-{protocol}", protocol, **told)
+    group.start_several(MEMBERS)
+    return group
 
 
 def lose(run: Run, group: Group, action: str, producer: Worker) -> list[str]:
@@ -85,12 +93,10 @@ def expect_another(run: Run, group: Group, node: int) -> None:
     )
 
 
-def only_copy(run: Run) -> None:
+def only_copy(run: Run, protocol: str) -> None:
     """Control: committed offsets have one copy, and nobody can take over."""
     producer = begin_load(run)
-    (group, other) = both(run, "alone", work_ms=WORK_MS)
-    for each in (group, other):
-        each.start_several(MEMBERS)
+    group = group_of(run, "alone", protocol)
     run.steady(producer, 1.0)
     node = group.coordinator()
     run.fault("KILL", node)
@@ -99,7 +105,7 @@ def only_copy(run: Run) -> None:
     # Clients take their time to look again: that is no peace yet.
     before = group.commits()
     must_come(run, f"{group.name} to commit again", lambda: not silent_since(before), BACK_S)
-    finish([group, other], producer)
+    finish([group], producer)
 
 
 SCENARIO = Scenario(
@@ -110,17 +116,29 @@ SCENARIO = Scenario(
         "broker leads the group's partition of __consumer_offsets, reads it, and goes on with "
         "the members that there are. What was committed stays committed; nothing is skipped. A "
         "coordinator that has stood still must take no commit any more when it goes on. In the "
-        "control committed offsets have one copy: while that broker is away no commit is taken. "
-        "Groups of both protocols."
+        "controls committed offsets have one copy: while that broker is away no commit is taken. "
+        "A part and a control for a group of each protocol."
     ),
     defaults=Parameters(commits=Commits.AFTER),
     parts=(
-        Part(name="main", title="Three copies of committed offsets", steps=steps),
+        Part(name="main", title="The classic protocol", steps=partial(steps, protocol=CLASSIC)),
+        Part(
+            name="consumer",
+            title="The consumer protocol",
+            steps=partial(steps, protocol=CONSUMER),
+        ),
         Part(
             name="control",
-            title="Control: one copy of committed offsets",
-            steps=only_copy,
-            change={"config": {"offsets.topic.replication.factor": "1"}},
+            title="Control: one copy of committed offsets, the classic protocol",
+            steps=partial(only_copy, protocol=CLASSIC),
+            change=ONE_COPY,
+            breaks_check=GOES_ON,
+        ),
+        Part(
+            name="consumer-control",
+            title="Control: one copy of committed offsets, the consumer protocol",
+            steps=partial(only_copy, protocol=CONSUMER),
+            change=ONE_COPY,
             breaks_check=GOES_ON,
         ),
     ),
