@@ -17,7 +17,7 @@ from holdfast.clients.blocking_driver import AnswerLostError, AnswerTimeoutError
 from holdfast.cluster import ClusterError, LocalCluster, apache
 from holdfast.cluster.layout import APACHE, EMBEDDED, ENGINES, OLDER
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import Acknowledged, Event, Send
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios import controller_down
@@ -65,14 +65,36 @@ def sent(number: int, at_ms: float, took_ms: float | None) -> list[Event]:
 def test_latencies_belong_to_the_window_in_which_an_event_was_sent() -> None:
     """Goal: an election's latencies are not mixed with the others. Method: two windows by hand."""
     calm = [event for n in range(100) for event in sent(n, n * 10.0, 2.0)]
-    # Sent within the window, acknowledged behind it; one has no outcome.
+    # Sent within the window, acknowledged behind it.
     busy = [event for n in range(100, 110) for event in sent(n, 1000.0 + n, 700.0)]
-    events = [*calm, *busy, *sent(200, 1150.0, None)]
     windows = {"elections": [(1000.0, 1200.0)], "otherwise": [(0.0, 1000.0), (1200.0, 9000.0)]}
-    table = latency_table("t", events, windows)
+    table = latency_table("t", [*calm, *busy], windows)
     assert [list(row) for row in table.rows] == [
-        ["raw", "elections", "10", "700.0", "-", "700.0"],
-        ["raw", "otherwise", "100", "2.0", "2.0", "2.0"],
+        ["raw", "elections", "10", "0", "700.0", "-", "700.0"],
+        ["raw", "otherwise", "100", "0", "2.0", "2.0", "2.0"],
+    ]
+
+
+def test_who_waits_in_vain_is_in_the_latencies() -> None:
+    """Goal: who waited longest does not vanish, and no percentile says less than was waited.
+
+    Method: half are acknowledged; one gives up after a second, others wait when the window ends,
+    the last of them within a short second one. Who is refused has had an answer. Seen to fail.
+    """
+    events = [event for n in range(60) for event in sent(n, 10.0 * n, 5.0)]
+    events += [event for n in range(60, 110) for event in sent(n, 400.0, None)]
+    place: dict[str, Any] = {"wall_ms": 0, "process": "raw", "topic": "foo", "partition": 0}
+    refused = sent(110, 400.0, None)
+    events += [*refused, Refused(at_ms=401.0, id="raw:110", error="INVALID_RECORD", **place)]
+    events += [Unknown(at_ms=1400.0, id="raw:60", error="REQUEST_TIMED_OUT", **place)]
+    events += sent(111, 2000.0, None)
+    windows = {"cut": [(0.0, 1000.0)], "healed": [(1990.0, 2030.0)]}
+    table = latency_table("t", events, windows)
+    header = ["client", "sent", "events", "no answer", "p50 ms", "p99 ms", "longest ms"]
+    assert table.header == header
+    assert [list(row) for row in table.rows] == [
+        ["raw", "cut", "110", "50", "5.0", "≥ 600.0", "≥ 1000.0"],
+        ["raw", "healed", "1", "1", "-", "-", "≥ 30.0"],
     ]
 
 

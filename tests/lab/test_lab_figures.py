@@ -11,6 +11,7 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Acknowledged, Send
 from holdfast.lab.report import tables
 from holdfast.lab.report.figures import percent, percentile
+from holdfast.lab.report.values import Table
 from holdfast.lab.report.views import cards_of
 from holdfast.lab.steps.measures import figures
 
@@ -62,6 +63,23 @@ def test_a_percentile_is_a_time_that_was_seen_and_of_enough_events(
     took: list[float], shown: list[str]
 ) -> None:
     assert figures(took) == shown
+
+
+@pytest.mark.parametrize(
+    ("took", "waited", "shown"),
+    [
+        ([], [3.0], ["1", "-", "-", "-", "≥ 3.0"]),
+        ([5.0] * 60, [900.0] * 40, ["100", "5.0", "≥ 900.0", "-", "≥ 900.0"]),
+        ([5.0] * 99, [1.0], ["100", "5.0", "5.0", "-", "≥ 5.0"]),
+        ([1.0] * 50 + [7.0] * 50, [0.5], ["101", "≥ 1.0", "7.0", "-", "≥ 7.0"]),
+    ],
+)
+def test_a_percentile_that_a_wait_without_answer_may_move_is_told_at_least(
+    took: list[float], waited: list[float], shown: list[str]
+) -> None:
+    assert figures(took, waited) == shown
+    view = tables.table_view(Table(title="", header=[""] * 5, rows=[shown]))
+    assert {cell.kind for cell in view.header} == {"n"}, "a column of numbers is still one"
 
 
 def test_a_percentile_needs_as_many_events_as_make_one_beyond_it() -> None:

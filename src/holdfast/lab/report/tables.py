@@ -16,7 +16,7 @@ from holdfast.judge.verdict import (
     Finding,
     PartitionJudgement,
 )
-from holdfast.lab.report.figures import FEW, NONE, percent, time_of
+from holdfast.lab.report.figures import AT_LEAST, FEW, NONE, percent, time_of
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.values import Table
 from holdfast.lab.report.words import described_moments, plain
@@ -101,7 +101,14 @@ def table_view(table: Table) -> TableView:
 
 
 def _is_number(text: str) -> bool:
-    bare = text.replace(",", "").replace("%", "").replace(" ms", "").replace(" s", "").strip()
+    bare = (
+        text.removeprefix(AT_LEAST)
+        .replace(",", "")
+        .replace("%", "")
+        .replace(" ms", "")
+        .replace(" s", "")
+        .strip()
+    )
     return bare in {"", "-"} or bare.lstrip("-").replace(".", "", 1).isdigit()
 
 

@@ -16,12 +16,12 @@ from typing import Self
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster import ClusterError
 from holdfast.cluster.quorum import QuorumState
-from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.judge.history import Acknowledged, Event, Refused, Unknown
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
-from holdfast.lab.report.figures import FEW
+from holdfast.lab.report.figures import AT_LEAST, FEW
 from holdfast.lab.run import Run
-from holdfast.lab.steps.measures import figures
+from holdfast.lab.steps.measures import figures, waits
 from holdfast.lab.steps.mishaps import must_come
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import AdminError, alter_configs, create_topic
@@ -210,28 +210,34 @@ def counts_of(workers: Iterable[Worker]) -> dict[str, Counts]:
 def latency_table(
     title: str, events: Iterable[Event], windows: Mapping[str, Sequence[Window]]
 ) -> Table:
-    """Latency of acknowledgements by process, each event in the window in which it was sent."""
-    sent: dict[str, float] = {}
+    """Latency of acknowledgements by process, each event in the window in which it was sent.
+
+    Who has no answer has waited until its client gave up, or the window ended, at least.
+    """
     took: dict[tuple[str, str], list[float]] = {}
-    for event in events:
-        if isinstance(event, Send):
-            sent[event.id] = event.at_ms
-        elif isinstance(event, Acknowledged) and event.id in sent:
-            begin_ms = sent.pop(event.id)
-            for name, spans in windows.items():
-                if any(begin <= begin_ms < end for begin, end in spans):
-                    took.setdefault((event.process, name), []).append(event.at_ms - begin_ms)
+    waited: dict[tuple[str, str], list[float]] = {}
+    for each in waits(events):
+        for name, spans in windows.items():
+            ends = [end for begin, end in spans if begin <= each.begin_ms < end]
+            if ends and each.took_ms is not None:
+                took.setdefault((each.process, name), []).append(each.took_ms)
+            elif ends:
+                until_ms = ends[0] if each.gave_up_ms is None else each.gave_up_ms
+                waited.setdefault((each.process, name), []).append(until_ms - each.begin_ms)
     rows = []
-    for process in sorted({process for process, _ in took}):
+    for process in sorted({process for process, _ in (*took, *waited)}):
         for name in windows:
-            if found := took.get((process, name), []):
-                count, median, most, _, longest = figures(found)
-                rows.append([process, name, count, median, most, longest])
+            answered, not_yet = (each.get((process, name), []) for each in (took, waited))
+            if answered or not_yet:
+                count, median, most, _, longest = figures(answered, not_yet)
+                rows.append([process, name, count, f"{len(not_yet):,}", median, most, longest])
     return Table(
         title=title,
-        header=["client", "sent", "events", "p50 ms", "p99 ms", "longest ms"],
+        header=["client", "sent", "events", "no answer", "p50 ms", "p99 ms", "longest ms"],
         rows=rows,
-        note=f"From handing an event to the client to its acknowledgement. {FEW}",
+        note="From handing an event to the client to its acknowledgement; refused ones are not "
+        "counted. Without an answer it had waited until its client gave up, or the stretch was "
+        f"over: {AT_LEAST}, at least, where that decides. {FEW}",
     )
 
 

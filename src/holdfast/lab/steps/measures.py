@@ -10,11 +10,13 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
+from typing import NamedTuple
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster.layout import NodeRecord
-from holdfast.judge.history import Acknowledged, Event, Send
-from holdfast.lab.report.figures import NONE, percentile
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.lab.report.figures import AT_LEAST, NONE, percentile
 from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
@@ -88,12 +90,51 @@ def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, str, int]]:
             yield int(owner[1]), words[2], peer, 0 if received is None else int(received[1])
 
 
-def figures(took: list[float]) -> list[str]:
-    """Return a count and percentiles (50, 99, 99.9, all) in ms, for people."""
-    ordered = sorted(took)
-    found = [*(percentile(ordered, per_mille) for per_mille in (500, 990, 999)), *ordered[-1:]]
-    shown = [NONE if each is None else f"{each:.1f}" for each in found]
-    return [f"{len(took):,}", *shown, *([] if took else [NONE])]
+def figures(took: Iterable[float], waited: Iterable[float] = ()) -> list[str]:
+    """Return a count and percentiles (50, 99, 99.9, all) in ms, for people.
+
+    `waited`: of those that had no answer yet, how long they had waited. What they would still have
+    waited may move a percentile: that one is told as what it is at least.
+    """
+    done, at_least = list(took), list(waited)
+    ordered = sorted([*done, *at_least])
+    if not ordered:
+        return ["0", *[NONE] * 4]
+    latest = [*sorted(done), *[inf] * len(at_least)]
+    shown = [f"{len(ordered):,}"]
+    for per_mille in (500, 990, 999, None):
+        least, most = (
+            known[-1] if per_mille is None else percentile(known, per_mille)
+            for known in (ordered, latest)
+        )
+        sign = "" if least == most else f"{AT_LEAST} "
+        shown.append(NONE if least is None else f"{sign}{least:.1f}")
+    return shown
+
+
+class Wait(NamedTuple):
+    """One event: who sent it and when, and how long that took; None: nobody has answered it."""
+
+    process: str
+    begin_ms: float
+    took_ms: float | None
+    gave_up_ms: float | None = None  # when its client did, if that is why
+
+
+def waits(events: Iterable[Event]) -> Iterator[Wait]:
+    """Yield how long each event waited to be acknowledged; who was refused has had an answer."""
+    sent: dict[str, Send] = {}
+    for event in events:
+        if isinstance(event, Send):
+            sent[event.id] = event
+        elif isinstance(event, Acknowledged | Refused | Unknown) and event.id in sent:
+            first = sent.pop(event.id)
+            if isinstance(event, Acknowledged):
+                yield Wait(first.process, first.at_ms, event.at_ms - first.at_ms)
+            elif isinstance(event, Unknown):
+                yield Wait(first.process, first.at_ms, None, event.at_ms)
+    for first in sent.values():
+        yield Wait(first.process, first.at_ms, None)
 
 
 def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
