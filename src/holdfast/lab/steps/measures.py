@@ -21,8 +21,8 @@ from holdfast.lab.run import Run
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 # Bytes by connection: who dialled from which address, and who was dialled.
-Received = Counter[tuple[int, str, int]]
-_RECEIVED = re.compile(r"\bbytes_received:(\d+)")
+Carried = Counter[tuple[int, str, int]]
+_CARRIED = re.compile(r"\bbytes_(?:received|sent):(\d+)")
 _OWNER = re.compile(r"\bpid=(\d+)")
 
 
@@ -45,11 +45,11 @@ def replica_sizes(run: Run) -> dict[tuple[int, int], int]:
     return found
 
 
-def bytes_between(run: Run) -> Received | None:
-    """Return what each broker has received so far over connections to another's port.
+def bytes_between(run: Run) -> Carried | None:
+    """Return how much connections of one broker to another's port have carried so far, both ways.
 
-    By connection: followers dial leaders, and fetch. Counted by the kernel, for connections that
-    are open; None: this system has no `ss`.
+    By connection: followers dial leaders, ask, and get. Counted by the kernel where it was dialled,
+    for connections that are open; None: this system has no `ss`.
     """
     command = shutil.which("ss")
     if command is None:
@@ -61,18 +61,18 @@ def bytes_between(run: Run) -> Received | None:
     return between(told.stdout.splitlines(), brokers) if told.returncode == 0 else None
 
 
-def grown(before: Received | None, after: Received | None) -> int | None:
-    """Return how much more has come; None: not counted, as of connections that have ended since."""
+def grown(before: Carried | None, after: Carried | None) -> int | None:
+    """Return how much more was carried; None: not counted, as a connection has ended since."""
     if before is None or after is None or any(after[each] < before[each] for each in before):
         return None
     return after.total() - before.total()
 
 
-def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Received:
+def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Carried:
     """Return what `ss` says, a connection a line, of those from one broker to another."""
     by_pid = {node.pid: node.id for node in brokers}
     by_address = {node.address: node.id for node in brokers}
-    found: Received = Counter()
+    found: Carried = Counter()
     for dialler, own, peer, count in _connections(lines):
         if dialler in by_pid and peer in by_address:
             found[by_pid[dialler], own, by_address[peer]] += count
@@ -80,14 +80,13 @@ def between(lines: Iterable[str], brokers: Iterable[NodeRecord]) -> Received:
 
 
 def _connections(lines: Iterable[str]) -> Iterator[tuple[int, str, str, int]]:
-    """Yield each connection's process, the addresses of its ends, and the bytes it has got."""
+    """Yield each connection's process, the addresses of its ends, and its bytes both ways."""
     for line in lines:
         words, owner = line.split(), _OWNER.search(line)
-        received = _RECEIVED.search(line)
         if len(words) >= 4 and owner is not None:
             # A JVM's sockets are of IPv6, whoever they talk to.
             peer = words[3].replace("[::ffff:", "").replace("]", "")
-            yield int(owner[1]), words[2], peer, 0 if received is None else int(received[1])
+            yield int(owner[1]), words[2], peer, sum(map(int, _CARRIED.findall(line)))
 
 
 def figures(took: Iterable[float], waited: Iterable[float] = ()) -> list[str]:
