@@ -21,7 +21,7 @@ from holdfast.judge.history import (
     ReadEnd,
     Send,
 )
-from holdfast.lab.report import Check, Lag, PartReport, ReportData, Table
+from holdfast.lab.report import Check, Curve, Lag, PartReport, ReportData, Series, Spot, Table
 from holdfast.lab.report.standstill import Standstill, Standstills
 
 BEGIN_MS, KILLED_MS, SESSION_MS, STARTED_MS, END_MS = 1000.0, 5000.0, 8000.0, 9000.0, 14000.0
@@ -114,6 +114,35 @@ def lag() -> Lag:
     return Lag(title="Table behind its log", points=steps, marks=[(3000.0, "driver killed")])
 
 
+def curves() -> list[Curve]:
+    """Over six sizes, values of four decades; over five moments, values of one."""
+    sizes = (100, 1_000, 10_000, 100_000, 900_000, 5_000_000)
+    rates = (20_000, 15_000, 4_000, 900, 110, 12.5)
+    return [
+        Curve(
+            title="By size",
+            x="bytes of an event",
+            y="events a second",
+            series=[
+                Series(
+                    "up", [Spot(x, y, y * 0.8, y * 1.3) for x, y in zip(sizes, rates, strict=True)]
+                ),
+                Series(
+                    "down",
+                    [Spot(x, y / 2, y / 2, y / 2) for x, y in zip(sizes, rates, strict=True)],
+                ),
+            ],
+            note="the mean of both ways.",
+        ),
+        Curve(
+            title="By time",
+            x="seconds since the very first event",
+            y="MB a second",
+            series=[Series("all", [Spot(0.7 * n, 40 + n, 40 + n, 40 + n) for n in range(12)])],
+        ),
+    ]
+
+
 @cache
 def report(*, lost: int = 0) -> ReportData:
     """A whole proof: a part to prove, and a control that loses twenty."""
@@ -139,7 +168,12 @@ def report(*, lost: int = 0) -> ReportData:
                 lag=lag(),
                 also_broken="SIGKILL of the Spark driver",
                 tables=[
-                    Table(title="Rows", header=["name", "count"], rows=[["<i>x</i>", "1,200"]])
+                    Table(
+                        title="Rows",
+                        header=["name", "count"],
+                        rows=[["<i>x</i>", "1,200"]],
+                        curves=curves(),
+                    )
                 ],
                 settings=SETTINGS,
             ),

@@ -21,6 +21,7 @@ from holdfast.lab.scenarios import busy_topic, payload_curve, throughput
 from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
 from holdfast.lab.scenarios.networks import broker_isolated
 from holdfast.lab.scenarios.replication_price import latencies
+from holdfast.lab.steps import measures
 from holdfast.lab.steps.measures import between, bytes_between, grown, spell_of
 
 
@@ -42,8 +43,8 @@ def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
         *(sent(0, 10.0), sent(1, 20.0), sent(2, 30.0), read(0, 12.0), read(1, 23.0)),
         *(sent(3, 110.0), read(2, 111.0, "consumer"), read(2, 130.0), read(0, 190.0)),
     ]
-    rows = arrivals(events, {"calm": (0.0, 100.0), "busy": (100.0, 200.0)})
-    assert rows == [
+    found = arrivals(events, {"calm": (0.0, 100.0), "busy": (100.0, 200.0)})
+    assert [each.row(name) for name, each in found.items()] == [
         ["calm", "30", "3", "3", "3.0", "-", "-", "100.0"],
         ["busy", "10", "1", "0", "-", "-", "-", "-"],
     ]
@@ -150,7 +151,9 @@ class Measured:
     def __init__(self, *leaders: int) -> None:
         self.replicas = {p: (p % 2, 1 - p % 2) for p in range(len(leaders))}
         self.partitions, self.topic = range(len(leaders)), "foo"
-        self.parameters = SimpleNamespace(servers=None, noticed_s=1.0, duration_s=2.0)
+        self.parameters = SimpleNamespace(
+            servers=None, noticed_s=1.0, duration_s=2.0, engine="embedded"
+        )
         self.cluster = SimpleNamespace(broker_ids=(0, 1))
         self.view = SimpleNamespace(
             partitions={
@@ -302,22 +305,46 @@ def test_both_sides_figures_end_with_events_and_not_when_the_lab_looked() -> Non
     events = [*one(0, 50, 800, 990), *one(1, 100, 600, 700, 950), *one(2, 110, 500, 900)]
     events.sort(key=lambda event: event.at_ms)
     producers, consumers = throughput.spells(events, 100.0)
-    assert producers == throughput.Spell(100.0, 600.0, 2)
-    assert consumers == throughput.Spell(100.0, 900.0, 2)
+    assert producers == throughput.Spell(100.0, [500.0, 600.0])
+    assert consumers == throughput.Spell(100.0, [700.0, 900.0])
 
 
-def test_sizes_are_gone_through_up_and_down_on_warm_nodes() -> None:
+def test_sizes_are_gone_through_up_and_down_on_warm_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: neither the order nor a cold start looks like what a size costs."""
     run = Measured(0)
     run.events = 1
-    senders = payload_curve.send_all(run.as_run)
+    rates = iter([100.0, 200.0, 210.0])
+    monkeypatch.setattr(measures, "rate_of", lambda _: next(rates))
+    _, senders = payload_curve.send_all(run.as_run)
     sizes = [flags["size"] for flags in run.started]
-    up, down = sizes[1:7], sizes[7:]
+    warm, up, down = sizes[:3], sizes[3:9], sizes[9:]
+    assert warm == [payload_curve.WARM_UP] * 3
     assert tuple(up) == payload_curve.SIZES
     assert down == up[::-1]
     assert {size: len(each) for size, each in senders.items()} == dict.fromkeys(up, 2)
-    assert len({flags["name"] for flags in run.started}) == len(run.started) == 13
+    assert len({flags["name"] for flags in run.started}) == len(run.started) == 15
     assert run.failed == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "bound_s", "count", "told"),
+    [
+        ([100.0, 104.0], 60.0, 2, "until two in a row"),
+        ([100.0, 115.0, 150.0, 149.0, 1.0], 60.0, 4, "until two in a row"),
+        ([149.0, 100.0, 150.0], 0.0, 2, "for 0 s, and not until two in a row"),
+        ([0.0, 0.0, 5.0], 0.0, 2, "for 0 s, and not until two in a row"),
+    ],
+)
+def test_nodes_are_warm_once_they_get_no_faster(
+    monkeypatch: pytest.MonkeyPatch, rates: list[float], bound_s: float, count: int, told: str
+) -> None:
+    """Goal: what is said of nodes is what was seen: a JVM is not warm after a second."""
+    names: list[str] = []
+    monkeypatch.setattr(measures, "rate_of", lambda _: rates[len(names) - 1])
+    said = measures.warm_up(lambda name: cast("Any", names.append(name)), bound_s)
+    assert len(set(names)) == len(names) == count
+    assert said.startswith(f"{count} stretches that are not counted went before, {told}")
+    assert f"had {rates[count - 2]:,.0f} and {rates[count - 1]:,.0f} events a second" in said
 
 
 @pytest.mark.parametrize(("short", "late"), [(0, 0), (1, 1)])

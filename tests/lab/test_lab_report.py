@@ -223,6 +223,8 @@ def test_drawings_have_signs_and_words_for_whoever_sees_no_colours() -> None:
         "Acknowledged events a second",
         "Latency",
         "Table behind its log",
+        "events a second over bytes of an event. up",
+        "MB a second over seconds since the very first event. all",
         "Leaders and in-sync replicas",
         "Nodes",
         "as it must be",

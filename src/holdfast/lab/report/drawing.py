@@ -105,6 +105,14 @@ class Drawing:
             f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" class="cross {kind}">{inside}</path>'
         )
 
+    def dot(self, x: float, y: float, kind: str, title: str) -> None:
+        """A value that a pointer finds: it is wider than it looks."""
+        self._parts.append(
+            f'<g class="{kind}"><title>{escape(title)}</title>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="9" class="hit"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4"/></g>'
+        )
+
     def pointer(self, x: float, y: float, kind: str) -> None:
         """A small triangle that points up: there is more above."""
         self._parts.append(f'<path d="M{x:.1f} {y:.1f}l-5 8h10z" class="{kind}"/>')

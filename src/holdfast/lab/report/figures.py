@@ -8,6 +8,7 @@ from holdfast.judge import series
 from holdfast.lab.report.scales import duration
 
 NONE = "-"
+TO = " to "  # between the least and the most of several
 AT_LEAST = "≥"  # before a figure that may be greater, and is no smaller
 DECIMALS_MAX = 17  # as close to all or to nothing as a share can come
 FEW = "A dash: of so few events nobody can tell that percentile."

@@ -16,8 +16,10 @@ from holdfast.judge.verdict import (
     Finding,
     PartitionJudgement,
 )
-from holdfast.lab.report.figures import AT_LEAST, FEW, NONE, percent, time_of
+from holdfast.lab.report.curves import curve_figure
+from holdfast.lab.report.figures import AT_LEAST, FEW, NONE, TO, percent, time_of
 from holdfast.lab.report.scales import duration
+from holdfast.lab.report.scene import Figure
 from holdfast.lab.report.values import Table
 from holdfast.lab.report.words import described_moments, plain
 
@@ -48,6 +50,7 @@ class TableView:
     title: str = ""
     note: str = ""
     kind: str = ""
+    figures: Sequence[Figure] = ()  # what is drawn of it, above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def table_view(table: Table) -> TableView:
     return TableView(
         title=table.title,
         note=table.note,
+        figures=[each for each in map(curve_figure, table.curves) if each is not None],
         header=[Cell(name, kind) for kind, name in zip(kinds, table.header, strict=True)],
         rows=[
             Row([Cell(text, kind) for kind, text in zip(kinds, row, strict=True)])
@@ -101,6 +105,8 @@ def table_view(table: Table) -> TableView:
 
 
 def _is_number(text: str) -> bool:
+    if TO in text:
+        return all(map(_is_number, text.split(TO)))
     bare = (
         text.removeprefix(AT_LEAST)
         .replace(",", "")

@@ -26,14 +26,47 @@ class Check:
     beyond: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One value of a curve, and the least and the most that was measured there."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a curve. Its spots in the order in which they are joined."""
+
+    name: str
+    spots: Sequence[Spot]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """What rows of a table say of one figure, over another one. Axes are named with their units."""
+
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of text; columns whose every cell is a number are set flush right."""
+    """Rows of text; columns whose every cell is a number are set flush right.
+
+    `curves`: the same figures, drawn above it.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    curves: Sequence[Curve] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.judge.history import Delivered, Event, Send
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.report import Table
-from holdfast.lab.report.figures import FEW
+from holdfast.lab.report import Curve, Series, Table
+from holdfast.lab.report.figures import FEW, NONE, percentile
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.measures import figures
+from holdfast.lab.steps.measures import figures, spot
 from holdfast.lab.steps.usual import bring_back, expect_consumed
 from holdfast.lab.steps.wants import without
 
@@ -33,6 +34,7 @@ ARRIVES = "while a broker is dead"
 # A record waits for the dead broker to be back rather than to be given up.
 PATIENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "config": "linger.ms=0"}
 HEADER = ("sent", "a second", "events", "read", "p50 ms", "p99 ms", "p99.9 ms", "longest ms")
+PERCENTILES = {"p50": 500, "p99": 990, "p99.9": 999}
 
 Window = tuple[float, float]
 
@@ -74,7 +76,8 @@ def steps(run: Run) -> None:
         f"it is back, {at_rate}": (whole_ms, now_ms()),
     }
     run.stop_workers()
-    rows = arrivals(events_of(sorted(run.history.glob("*.jsonl"))), windows)
+    found = arrivals(events_of(sorted(run.history.glob("*.jsonl"))), windows)
+    rows = [each.row(name) for name, each in found.items()]
     expect_peace_read(run, rows)
     run.tables.append(
         Table(
@@ -84,12 +87,32 @@ def steps(run: Run) -> None:
             note="From handing an event to the producer to a consumer's having it, by one clock: "
             "one that notes each answer as it comes, and asks again. Measured, not asserted: the "
             "figures are those of this machine, just then, at the rate that it reached. " + FEW,
+            curves=curves_of(found),
         )
     )
 
 
-def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> list[list[str]]:
-    """Return a row for each window: how long what was sent in it took to be read first.
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What was sent in one window, and how long what was read of it took."""
+
+    window: Window
+    sent: int
+    took_ms: Sequence[float]
+
+    @property
+    def rate(self) -> float | None:
+        """The rate that was reached: what was asked for is no figure."""
+        begin_ms, end_ms = self.window
+        return self.sent / (end_ms - begin_ms) * 1000 if end_ms > begin_ms else None
+
+    def row(self, name: str) -> list[str]:
+        rate = NONE if self.rate is None else f"{self.rate:,.0f}"
+        return [name, rate, f"{self.sent:,}", *figures(self.took_ms)]
+
+
+def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> dict[str, Arrived]:
+    """Return for each window how long what was sent in it took to be read first.
 
     `events` in the order of the clock.
     """
@@ -104,10 +127,54 @@ def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> list[lis
             at_ms = sent.pop(event.id)
             for name in windows_of(at_ms, windows):
                 took[name].append(event.at_ms - at_ms)
+    return {name: Arrived(window, counts[name], took[name]) for name, window in windows.items()}
+
+
+def curves_of(found: Mapping[str, Arrived]) -> list[Curve]:
+    """Return what was measured in peace over the rate, and the stretches of a death over time."""
     return [
-        [name, per_second(counts[name], window), f"{counts[name]:,}", *figures(took[name])]
-        for name, window in windows.items()
+        Curve(
+            title="From the producer to a consumer, in peace",
+            x="events a second",
+            y="ms",
+            series=lines(
+                (each.rate and round(each.rate), sorted(each.took_ms))
+                for name, each in found.items()
+                if name.startswith(IN_PEACE)
+            ),
+            note="by the rate that was reached.",
+        ),
+        Curve(
+            title="From the producer to a consumer, while a broker dies and comes back",
+            x="seconds since its death",
+            y="ms",
+            series=lines(middles(each for n, each in found.items() if not n.startswith(IN_PEACE))),
+            note="by the middle of each stretch: it dies, is dead, comes back, and is back.",
+        ),
     ]
+
+
+Place = tuple[float | None, Sequence[float]]
+
+
+def lines(places: Iterable[Place]) -> list[Series]:
+    """Return a line for each percentile that there is somewhere."""
+    known = [(x, took) for x, took in places if x is not None]
+    found = []
+    for name, per_mille in PERCENTILES.items():
+        values = [(x, percentile(took, per_mille)) for x, took in known]
+        spots = [spot(x, [value]) for x, value in values if value is not None]
+        found.append(Series(name, spots))
+    return [each for each in found if each.spots]
+
+
+def middles(stretches: Iterable[Arrived]) -> Iterator[Place]:
+    """Yield the middle of each stretch, in seconds since the first one's beginning."""
+    since_ms: float | None = None
+    for each in stretches:
+        begin_ms, end_ms = each.window
+        since_ms = begin_ms if since_ms is None else since_ms
+        yield ((begin_ms + end_ms) / 2 - since_ms) / 1000, sorted(each.took_ms)
 
 
 def expect_peace_read(run: Run, rows: Iterable[list[str]]) -> None:
@@ -125,12 +192,6 @@ def expect_peace_read(run: Run, rows: Iterable[list[str]]) -> None:
 
 def windows_of(at_ms: float, windows: Mapping[str, Window]) -> list[str]:
     return [name for name, (begin_ms, end_ms) in windows.items() if begin_ms <= at_ms < end_ms]
-
-
-def per_second(count: int, window: Window) -> str:
-    """Return the rate that was reached, for people: what was asked for is no figure."""
-    begin_ms, end_ms = window
-    return f"{count / (end_ms - begin_ms) * 1000:,.0f}" if end_ms > begin_ms else "-"
 
 
 def now_ms() -> float:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from holdfast.judge.history import Acknowledged, Refused, Send
-from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import PIPELINED, Parameters
-from holdfast.lab.report import Table
+from holdfast.lab.report import Curve, Series, Table
 from holdfast.lab.report.figures import NONE
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.measures import spell_of
+from holdfast.lab.steps.measures import WARM_S, WARM_S_OTHERS, rate_of, spot, warm_up
 from holdfast.lab.steps.usual import expect_all_read
 from holdfast.lab.workload_processes import Worker
 
@@ -26,10 +26,11 @@ BEYOND = 7_000_000
 BYTES_MAX = 20_000_000  # of one stretch: three replicas of all stay below a gigabyte
 EVENTS_MAX = 10_000  # of one, too
 WAYS = {"up": SIZES, "down": SIZES[::-1]}  # each size both early and late
-WARM_UP = 1_000  # bytes of a value of the stretch that nodes have to get warm
+WARM_UP = 1_000  # bytes of a value of the stretches that nodes have to get warm
 SEND_S = 120.0
 READ_S = 60.0  # behind the last acknowledgement; the consumer has followed so far
 HEADER = [f"{way}: {what} a second" for way in WAYS for what in ("events", "MB")]
+X_AXIS = "bytes of an event"
 TAKEN = "every event is acknowledged"
 TOO_LARGE = "MESSAGE_TOO_LARGE"
 
@@ -38,7 +39,7 @@ def steps(run: Run, limit: int | None) -> None:
     """Send events of each size as fast as they are taken; then one that is too large."""
     run.make_topic(configs={} if limit is None else {"max.message.bytes": str(limit)})
     reader = run.start_reader(config=f"fetch.message.max.bytes={LIMIT}")
-    senders = send_all(run)
+    warmed, senders = send_all(run)
     all_of = [sender for each in senders.values() for sender in each]
     expect_all_read(run, reader, all_of, "events of every size are read", READ_S)
     outcome = run.raw_client("beyond", acks="all", size=BEYOND).send(0)
@@ -46,31 +47,23 @@ def steps(run: Run, limit: int | None) -> None:
     run.check(
         f"an event of {BEYOND:,} bytes", f"refused, {TOO_LARGE}", error, kept=error == TOO_LARGE
     )
-    run.tables.append(
-        Table(
-            title=f"What a second carries, by the size of an event, acks={run.parameters.acks}",
-            header=["bytes of an event", "events", *HEADER],
-            rows=rows_of(senders),
-            note="One producer at a time, from its first event to its last acknowledgement. Nodes "
-            f"are warm: a stretch of {WARM_UP:,} bytes that is not counted went before, and then "
-            "all sizes upwards and all downwards. Where the two differ widely it is not the size "
-            "alone that was measured. Measured, not asserted: the figures are those of this "
-            "machine, just then.",
-        )
-    )
+    found = {size: [fared(worker) for worker in each] for size, each in senders.items()}
+    run.tables.append(table_of(run.parameters.acks, found, warmed))
 
 
-def send_all(run: Run) -> Mapping[int, Sequence[Worker]]:
-    """Send events of each size, up and then down; who has, by size in the order of the ways.
+def send_all(run: Run) -> tuple[str, Mapping[int, Sequence[Worker]]]:
+    """Send events of each size, up and then down, to warm nodes.
 
-    Nodes that have just begun are slow for a while, the first size not for its own sake.
+    Return how they were warmed, and who has sent, by size in the order of the ways. Nodes that have
+    just begun are slow for a while, the first size not for its own sake.
     """
-    send(run, WARM_UP, "warm-up")
+    bound_s = WARM_S.get(run.parameters.engine, WARM_S_OTHERS)
+    warmed = warm_up(partial(send, run, WARM_UP), bound_s)
     senders: dict[int, list[Worker]] = {size: [] for size in SIZES}
     for way, sizes in WAYS.items():
         for size in sizes:
             senders[size].append(send(run, size, way))
-    return senders
+    return warmed, senders
 
 
 def send(run: Run, size: int, way: str) -> Worker:
@@ -98,18 +91,69 @@ def send(run: Run, size: int, way: str) -> Worker:
     return worker
 
 
-def rows_of(senders: Mapping[int, Sequence[Worker]]) -> list[list[str]]:
+class Fared(NamedTuple):
+    """What came of one stretch; no rate where nothing was acknowledged."""
+
+    events: int
+    rate: float | None  # events a second
+
+
+def fared(worker: Worker) -> Fared:
+    count = worker.tail.poll().count(Acknowledged)
+    return Fared(count, rate_of(worker) if count else None)
+
+
+def table_of(acks: str, found: Mapping[int, Sequence[Fared]], warmed: str) -> Table:
     """Return what each size came to, for people."""
     rows = []
-    for size, workers in senders.items():
-        counts, shown = 0, []
-        for worker in workers:
-            begin_ms, end_ms, count = spell_of(events_of([worker.history]))
-            counts += count
-            rate = count / max(end_ms - begin_ms, 1.0) * 1000
-            shown += [f"{rate:,.0f}", f"{rate * size / 1e6:,.1f}"] if count else [NONE, NONE]
-        rows.append([f"{size:,}", f"{counts:,}", *shown])
-    return rows
+    for size, stretches in found.items():
+        shown: list[str] = []
+        for each in stretches:
+            if each.rate is None:
+                shown += [NONE, NONE]
+            else:
+                shown += [f"{each.rate:,.0f}", f"{megabytes(size, each.rate):,.1f}"]
+        rows.append([f"{size:,}", f"{sum(each.events for each in stretches):,}", *shown])
+    return Table(
+        title=f"What a second carries, by the size of an event, acks={acks}",
+        header=[X_AXIS, "events", *HEADER],
+        rows=rows,
+        note="One producer at a time, from its first event to its last acknowledgement; all sizes "
+        f"upwards, and then all downwards. {warmed} Where up and down differ widely it is not the "
+        "size alone that was measured. Measured, not asserted: the figures are those of this "
+        "machine, just then.",
+        curves=curves_of(found),
+    )
+
+
+def curves_of(found: Mapping[int, Sequence[Fared]]) -> list[Curve]:
+    """Return the same as curves over the size: what both ways had, as one value and its reach."""
+    rates = {size: [each.rate for each in all_ if each.rate] for size, all_ in found.items()}
+    known = {size: each for size, each in rates.items() if each}
+    if not known:
+        return []
+    note = "the mean of both ways, and each of them as an end of the bar."
+    carried = [spot(size, [megabytes(size, r) for r in each]) for size, each in known.items()]
+    return [
+        Curve(
+            title="Megabytes a second, by the size of an event",
+            x=X_AXIS,
+            y="MB a second",
+            series=[Series("carried", carried)],
+            note=note,
+        ),
+        Curve(
+            title="Events a second, by the size of an event",
+            x=X_AXIS,
+            y="events a second",
+            series=[Series("acknowledged", [spot(size, each) for size, each in known.items()])],
+            note=note,
+        ),
+    ]
+
+
+def megabytes(size: int, rate: float) -> float:
+    return size * rate / 1e6
 
 
 SCENARIO = Scenario(

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.evidence import events_of
-from holdfast.lab.parameters import Parameters
-from holdfast.lab.report import Table
-from holdfast.lab.report.figures import FEW
+from holdfast.lab.parameters import PIPELINED, Parameters
+from holdfast.lab.report import Curve, Series, Table
+from holdfast.lab.report.figures import FEW, percentile
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.measures import bytes_between, figures, grown, replica_sizes
+from holdfast.lab.steps.measures import (
+    WARM_S,
+    WARM_S_OTHERS,
+    bytes_between,
+    grown,
+    reach,
+    replica_sizes,
+    spot,
+    warm_up,
+)
 from holdfast.lab.steps.moving import Mover
 from holdfast.lab.steps.usual import bring_back
 from holdfast.lab.steps.wants import preferred, without
+from holdfast.lab.workload_processes import Worker
 
-COPIES = (1, 3, 5)
+COPIES = (5, 3, 1)
 SIZE = 1000  # bytes of a value
+WARM_EVENTS = 3_000  # of one stretch, at most: all copies of them are moved later
 VICTIM = 2  # leads one partition of five
 GOES_ON = "every partition goes on while a broker is dead"
 DEAD_S = 15.0  # without an acknowledgement; a session is over by then
@@ -39,44 +50,31 @@ class Stretch:
     between: int | None  # brokers; None: not counted
     took_ms: list[float]  # from handing an event to the producer to its acknowledgement
 
-    def row(self) -> list[str]:
-        log = max(1, self.log)  # that there is none is a failed check
-        sent = "not counted" if self.between is None else f"{self.between / log:.2f}"
-        count, median, most, *_ = figures(self.took_ms)
-        return [str(self.copies), count, f"{self.disks / log:.2f}", sent, median, most]
+    @property
+    def on_disks(self) -> float:
+        return self.disks / max(1, self.log)  # that there is none is a failed check
+
+    @property
+    def carried(self) -> float | None:
+        return None if self.between is None else self.between / max(1, self.log)
+
+    def latency(self, per_mille: int) -> float | None:
+        return percentile(sorted(self.took_ms), per_mille)
 
 
 def steps(run: Run, copies: Sequence[int]) -> None:
-    """Give a topic one copy, then more; measure each stretch. Then a broker dies."""
+    """Take copies of a topic away and add them again; measure each stretch. Then a broker dies."""
     rings = run.parameters.assignment()
     run.make_topic({p: nodes[: copies[0]] for p, nodes in rings.items()})
     run.start_readers()
-    stretches = [measured(run, copies[0])]
-    for count in copies[1:]:
-        target = {p: nodes[:count] for p, nodes in rings.items()}
-        mover = Mover(run)
-        mover.begin(target)
-        mover.wait()
-        run.expect(f"{count} copies of each partition", preferred(target), SETTLE_S)
-        stretches.append(measured(run, count))
-    run.tables.append(
-        Table(
-            title=f"What copies cost, acks={run.parameters.acks}",
-            header=[
-                "copies",
-                "events",
-                "bytes on disks, by byte of the log",
-                "bytes between brokers, by byte of the log",
-                "acknowledged, p50 ms",
-                "p99 ms",
-            ],
-            rows=[each.row() for each in stretches],
-            note=f"Events of {SIZE:,} bytes, {run.parameters.rate:g} a second. Bytes between "
-            "brokers are what the kernel has counted on connections to another broker's port, "
-            "requests' answers and all. Times are measured, not asserted: they are those of this "
-            "machine, just then. " + FEW,
-        )
-    )
+    bound_s = WARM_S.get(run.parameters.engine, WARM_S_OTHERS)
+    warmed = warm_up(partial(heat, run), bound_s)
+    stretches = []
+    for way, counts in {"down": copies, "up": copies[::-1]}.items():
+        for count in counts:
+            move_to(run, {p: nodes[:count] for p, nodes in rings.items()}, count)
+            stretches.append(measured(run, count, way))
+    run.tables.append(table_of(run.parameters, stretches, warmed))
     sender = run.start_producer("under-fault", **PATIENT)
     run.must_flow(sender)
     run.fault("KILL", VICTIM)
@@ -87,10 +85,31 @@ def steps(run: Run, copies: Sequence[int]) -> None:
     run.expect_flow(sender, f"{VICTIM} is back", SETTLE_S)
 
 
-def measured(run: Run, copies: int) -> Stretch:
+def heat(run: Run, name: str) -> Worker:
+    """Send as fast as is taken for a moment: events that nothing is measured of."""
+    worker = run.start_producer(
+        name,
+        **{**PATIENT, "rate": 0, "max_messages": WARM_EVENTS, "config": PIPELINED},
+        duration=run.parameters.duration_s / 2,
+    )
+    worker.wait(run.parameters.duration_s + SETTLE_S)
+    return worker
+
+
+def move_to(run: Run, target: Mapping[int, tuple[int, ...]], count: int) -> None:
+    """Move the topic to these replicas, so many of each partition, if they are not those yet."""
+    if target == run.replicas:
+        return
+    mover = Mover(run)
+    mover.begin(target)
+    mover.wait()
+    run.expect(f"{count} copies of each partition", preferred(target), SETTLE_S)
+
+
+def measured(run: Run, copies: int, way: str) -> Stretch:
     """Send for a stretch at the run's rate; return what it has come to, once all copies have it."""
     before, between = wait_copied(run, copies), bytes_between(run)
-    worker = run.start_producer(f"copies-{copies}", **PATIENT)
+    worker = run.start_producer(f"copies-{copies}-{way}", **PATIENT)
     run.must_flow(worker)  # a client that has just begun looks for its leaders first
     since_ms = time.monotonic() * 1000
     run.steady(worker)
@@ -101,13 +120,83 @@ def measured(run: Run, copies: int) -> Stretch:
     log -= ends_of(run, before)
     disks -= sum(before.values())
     run.check(
-        f"{copies} copies: bytes on disks",
+        f"{copies} copies, {way}: bytes on disks",
         f"{copies} times those of the log",
         f"{disks:,} of {log:,}",
         kept=disks == copies * log > 0,
         late=True,
     )
     return Stretch(copies, log, disks, sent, latencies(events_of([worker.history]), since_ms))
+
+
+def table_of(parameters: Parameters, stretches: Iterable[Stretch], warmed: str) -> Table:
+    """Return what copies have cost, for people: a row for each number of them."""
+    by_copies: dict[int, list[Stretch]] = {}
+    for each in sorted(stretches, key=lambda stretch: stretch.copies):
+        by_copies.setdefault(each.copies, []).append(each)
+    rows = [
+        [
+            str(copies),
+            f"{sum(len(each.took_ms) for each in those):,}",
+            reach([each.on_disks for each in those], 2),
+            reach([each.carried for each in those], 2),
+            reach([each.latency(500) for each in those], 1),
+            reach([each.latency(990) for each in those], 1),
+        ]
+        for copies, those in by_copies.items()
+    ]
+    return Table(
+        title=f"What copies cost, acks={parameters.acks}",
+        header=[
+            "copies",
+            "events",
+            "bytes on disks, by byte of the log",
+            "bytes between brokers, by byte of the log",
+            "acknowledged, p50 ms",
+            "p99 ms",
+        ],
+        rows=rows,
+        note=f"Events of {SIZE:,} bytes, {parameters.rate:g} a second, to warm nodes: {warmed} "
+        "Copies were taken away, and then added again; where the two stretches differ, each is an "
+        "end of what is told. Bytes between brokers are what the kernel has counted on connections "
+        "to another broker's port, both ways; a dash: not counted, as it has no ss, or a "
+        "connection has ended meanwhile. Times are measured, not asserted: they are those of this "
+        "machine, just then. " + FEW,
+        curves=curves_of(by_copies),
+    )
+
+
+def curves_of(by_copies: Mapping[int, Sequence[Stretch]]) -> list[Curve]:
+    """Return the same as curves over the number of copies."""
+
+    def line(name: str, value: Callable[[Stretch], float | None]) -> Series:
+        found = {n: [value(each) for each in those] for n, those in by_copies.items()}
+        known = {n: [each for each in those if each is not None] for n, those in found.items()}
+        return Series(name, [spot(n, those) for n, those in known.items() if those])
+
+    note = "the mean of both stretches, and each of them as an end of the bar."
+    return [
+        Curve(
+            title="What copies cost in bytes",
+            x="copies",
+            y="bytes, by byte of the log",
+            series=[
+                line("on disks", lambda each: each.on_disks),
+                line("between brokers", lambda each: each.carried),
+            ],
+            note=note,
+        ),
+        Curve(
+            title="What copies cost in time",
+            x="copies",
+            y="ms to be acknowledged",
+            series=[
+                line("p50", lambda each: each.latency(500)),
+                line("p99", lambda each: each.latency(990)),
+            ],
+            note=note,
+        ),
+    ]
 
 
 def ends_of(run: Run, sizes: dict[tuple[int, int], int]) -> int:
@@ -149,11 +238,12 @@ SCENARIO = Scenario(
     name="replication-price",
     summary="What one, three and five copies of an event cost, and what they are good for.",
     text=(
-        "A topic on five brokers has one copy of each partition, then three, then five. For each "
-        "the report has the bytes on all disks and between brokers, by byte of the log, and how "
-        "long an event takes to be acknowledged: measured, not asserted; that every copy has all "
-        "of the log's bytes is checked. Then a broker dies, and every partition goes on. In the "
-        "control there is one copy, and a partition waits for the dead broker."
+        "A topic on five brokers has five copies of each partition, then three, then one, and then "
+        "more again up to five, on nodes that are warm. For each number the report has the bytes "
+        "on all disks and between brokers, by byte of the log, and how long an event takes to be "
+        "acknowledged: measured, not asserted; that every copy has all of the log's bytes is "
+        "checked. Then a broker dies, and every partition goes on. In the control there is one "
+        "copy, and a partition waits for the dead broker."
     ),
     defaults=Parameters(brokers=5, partitions=5, replication_factor=5),
     parts=(
@@ -161,7 +251,7 @@ SCENARIO = Scenario(
         Part(
             name="control",
             title="Control: one copy",
-            steps=partial(steps, copies=COPIES[:1]),
+            steps=partial(steps, copies=COPIES[-1:]),
             change={"replication_factor": 1, "min_isr": 1},
             breaks_check=GOES_ON,
         ),

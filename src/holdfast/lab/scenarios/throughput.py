@@ -7,7 +7,8 @@ that all of it is acknowledged, and processed by the group, is checked.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.judge.groups.history import Processed
@@ -16,10 +17,11 @@ from holdfast.judge.history import Acknowledged, Event, Send
 from holdfast.lab.evidence import events_of
 from holdfast.lab.group import Group
 from holdfast.lab.parameters import GROUP_SESSION, PIPELINED, Parameters
-from holdfast.lab.report import Table
+from holdfast.lab.report import Curve, Series, Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.groups import CONSUMER
+from holdfast.lab.steps.measures import spot
 from holdfast.lab.workload_processes import Worker
 
 PRODUCERS, MEMBERS = 12, 24
@@ -31,16 +33,25 @@ READY_S, SEND_S, PROCESS_S = 120.0, 120.0, 180.0
 PATIENT_MS = int(PRODUCERS * SEND_S * 1000)
 STUCK_MS = 60_000.0  # each of so many processes may get little of a processor
 BATCH = 500
+SLICES = 10  # of the time of each side, in which a rate is drawn
 HEARTBEAT = "group.consumer.heartbeat.interval.ms"
 OWN = "each consumer has a partition of its own"
 
 
 class Spell(NamedTuple):
-    """From the first event that was sent until the last one was done with, and how many were."""
+    """When the first event was sent, and when each was done with, in order."""
 
     begin_ms: float
-    end_ms: float
-    events: int
+    done_ms: Sequence[float]
+
+    @property
+    def events(self) -> int:
+        return len(self.done_ms)
+
+    @property
+    def took_s(self) -> float:
+        end_ms = self.done_ms[-1] if self.done_ms else self.begin_ms
+        return max(end_ms - self.begin_ms, 1.0) / 1000
 
 
 def steps(run: Run) -> None:
@@ -146,8 +157,8 @@ def spells(events: Iterable[Event], begin_ms: float) -> tuple[Spell, Spell]:
     unanswered: set[str] = set()
     undone: set[str | None] = set()
     first_ms: float | None = None
-    answered_ms = done_ms = begin_ms
-    answered = done = 0
+    answered_ms: list[float] = []
+    done_ms: list[float] = []
     for event in events:
         if isinstance(event, Send):
             if event.at_ms >= begin_ms:
@@ -156,23 +167,28 @@ def spells(events: Iterable[Event], begin_ms: float) -> tuple[Spell, Spell]:
                 undone.add(event.id)
         elif isinstance(event, Acknowledged) and event.id in unanswered:
             unanswered.remove(event.id)
-            answered_ms, answered = event.at_ms, answered + 1
+            answered_ms.append(event.at_ms)
         elif isinstance(event, Processed) and event.id in undone:
             undone.remove(event.id)
-            done_ms, done = event.at_ms, done + 1
+            done_ms.append(event.at_ms)
     since_ms = begin_ms if first_ms is None else first_ms
-    return Spell(since_ms, answered_ms, answered), Spell(since_ms, done_ms, done)
+    return Spell(since_ms, answered_ms), Spell(since_ms, done_ms)
 
 
 def table_of(run: Run, both: Iterable[Spell]) -> Table:
     """Return both sides' figures, from the first event to the last."""
+    sides = dict(zip((f"{PRODUCERS} producers", f"{MEMBERS} consumers"), both, strict=True))
     rows = []
-    sides = f"{PRODUCERS} producers", f"{MEMBERS} consumers"
-    for name, (begin_ms, end_ms, count) in zip(sides, both, strict=True):
-        took_s = max(end_ms - begin_ms, 1.0) / 1000
-        rate = count / took_s
+    for name, spell in sides.items():
+        rate = spell.events / spell.took_s
         rows.append(
-            [name, f"{count:,}", f"{took_s:.1f}", f"{rate:,.0f}", f"{rate * SIZE / 1e6:,.2f}"]
+            [
+                name,
+                f"{spell.events:,}",
+                f"{spell.took_s:.1f}",
+                f"{rate:,.0f}",
+                f"{rate * SIZE / 1e6:,.2f}",
+            ]
         )
     copies = run.parameters.replication_factor
     return Table(
@@ -185,7 +201,30 @@ def table_of(run: Run, both: Iterable[Spell]) -> Table:
         "by the events' own times. Measured, not asserted. All of these clients are processes "
         "of this machine which write each event down to be judged: so the figures are what they "
         "get through, and brokers alone get through far more.",
+        curves=curves_of(sides),
     )
+
+
+def curves_of(sides: Mapping[str, Spell]) -> list[Curve]:
+    """Return the events a second over the time that each side took, a tenth of it at a time."""
+    series = []
+    for name, spell in sides.items():
+        width_s = spell.took_s / SLICES
+        counts = Counter(
+            min(int((at_ms - spell.begin_ms) / 1000 / width_s), SLICES - 1)
+            for at_ms in spell.done_ms
+        )
+        rates = [(index + 0.5, counts[index] / width_s) for index in range(SLICES)]
+        series.append(Series(name, [spot(middle * width_s, [rate]) for middle, rate in rates]))
+    return [
+        Curve(
+            title="Events a second, from the first event to the last",
+            x="seconds since the first event",
+            y="events a second",
+            series=[each for each in series if sides[each.name].events],
+            note="means of tenths of each side's time.",
+        )
+    ]
 
 
 SCENARIO = Scenario(

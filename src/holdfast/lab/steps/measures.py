@@ -8,22 +8,31 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
 from holdfast.clients.blocking_driver import DriverError
-from holdfast.cluster.layout import NodeRecord
+from holdfast.cluster.layout import EMBEDDED, NodeRecord
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
-from holdfast.lab.report.figures import AT_LEAST, NONE, percentile
+from holdfast.lab.evidence import events_of
+from holdfast.lab.report import Spot
+from holdfast.lab.report.figures import AT_LEAST, NONE, TO, percentile
 from holdfast.lab.run import Run
+from holdfast.lab.workload_processes import Worker
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 # Bytes by connection: who dialled from which address, and who was dialled.
 Carried = Counter[tuple[int, str, int]]
 _CARRIED = re.compile(r"\bbytes_(?:received|sent):(\d+)")
 _OWNER = re.compile(r"\bpid=(\d+)")
+
+ALIKE = 0.1  # of the greater of two rates
+# How long nodes are warmed at most. Ours are of Python, and as fast as they get at once.
+WARM_S: Mapping[str, float] = {EMBEDDED: 5.0}
+WARM_S_OTHERS = 20.0
 
 
 def replica_sizes(run: Run) -> dict[tuple[int, int], int]:
@@ -134,6 +143,48 @@ def waits(events: Iterable[Event]) -> Iterator[Wait]:
                 yield Wait(first.process, first.at_ms, None, event.at_ms)
     for first in sent.values():
         yield Wait(first.process, first.at_ms, None)
+
+
+def spot(x: float, measured: Sequence[float]) -> Spot:
+    """Return what stretches have measured as one value of a curve: their mean, in their reach."""
+    return Spot(x, sum(measured) / len(measured), min(measured), max(measured))
+
+
+def reach(measured: Sequence[float | None], decimals: int) -> str:
+    """Return what stretches have measured, for people: the least, to the most where they differ."""
+    known = [each for each in measured if each is not None]
+    if not known:
+        return NONE
+    shown = [f"{each:,.{decimals}f}" for each in (min(known), max(known))]
+    return TO.join(dict.fromkeys(shown))
+
+
+def warm_up(send: Callable[[str], Worker], bound_s: float) -> str:
+    """Let producers send as fast as they can until nodes are warm; return in words what was done.
+
+    `send` is told a producer's name, and returns it when it has ended. Nodes are warm once two in a
+    row differ by less than a tenth: what has just begun gets faster for a while, a JVM for long.
+    """
+    until_s = time.monotonic() + bound_s
+    rates: list[float] = []
+    while len(rates) < 2 or (not alike(*rates[-2:]) and time.monotonic() < until_s):
+        rates.append(rate_of(send(f"warm-up-{len(rates) + 1}")))
+    before, last = rates[-2:]
+    so = "until" if alike(before, last) else f"for {bound_s:g} s, and not until"
+    return (
+        f"{len(rates)} stretches that are not counted went before, {so} two in a row differed by "
+        f"less than a tenth: the last two had {before:,.0f} and {last:,.0f} events a second."
+    )
+
+
+def alike(one: float, other: float) -> bool:
+    return abs(one - other) < ALIKE * max(one, other)
+
+
+def rate_of(worker: Worker) -> float:
+    """Return how many events a second a producer got acknowledged while it sent."""
+    begin_ms, end_ms, count = spell_of(events_of([worker.history]))
+    return count / max(end_ms - begin_ms, 1.0) * 1000
 
 
 def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
