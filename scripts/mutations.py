@@ -22,6 +22,7 @@ from mutations_network import NETWORK
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_places import PLACES
+from mutations_prices import PRICES
 from mutations_processes import PROCESSES
 from mutations_reading import READING
 from mutations_redis import REDIS
@@ -66,4 +67,5 @@ MUTATIONS = (
     *REDIS,
     *LAG,
     *PROCESSES,
+    *PRICES,
 )
