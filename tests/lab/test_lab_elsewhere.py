@@ -56,10 +56,15 @@ CLI = (sys.executable, "-m", "holdfast.cli")
 # -- what can be had, without any process ----------------------------------------------------------
 
 COMMANDS = {name: ("run", name) for name in NAMES}
+NOTHING: Mapping[str, str] = {}
 
 
 def elsewhere(
-    *lacking: str, brokers: int = 3, file: bool = True, session_ms: str = "9000"
+    *lacking: str,
+    brokers: int = 3,
+    file: bool = True,
+    session_ms: str = "9000",
+    group: Mapping[str, str] = NOTHING,
 ) -> Elsewhere:
     """A cluster that nobody runs; its file `lacks` these commands."""
     told = {name: words for name, words in COMMANDS.items() if name not in lacking}
@@ -70,7 +75,10 @@ def elsewhere(
             brokers={n: ("kafka", 9092 + n) for n in range(1, brokers + 1)},
         ),
         file=nodes_file(told) if file else None,
-        settings={"broker.session.timeout.ms": session_ms},
+        settings={
+            "broker.session.timeout.ms": session_ms,
+            **{f"group.consumer.{key}.ms": value for key, value in group.items()},
+        },
     )
 
 
@@ -116,8 +124,12 @@ def test_what_a_scenario_takes_is_said_before_it_begins() -> None:
     short = elsewhere(session_ms="3000")
     assert refusal("one-broker-down", short).endswith("--no-control leaves the control out.")
     assert "`pause`" in refusal("broker-paused", elsewhere("pause"))
-    assert "its steps go beyond what brokers' commands do" in refusal("disk-lost", elsewhere())
-    assert "its steps go beyond what brokers' commands do" in refusal("storm", elsewhere())
+    assert "its steps go beyond what clients and brokers' commands do" in refusal(
+        "disk-lost", elsewhere()
+    )
+    assert "its steps go beyond what clients and brokers' commands do" in refusal(
+        "storm", elsewhere()
+    )
     assert "--brokers 4: of those at kafka:9092 3 can be used" in refusal(
         "one-broker-down", elsewhere(), brokers=4
     )
@@ -136,10 +148,33 @@ def test_without_commands_only_what_breaks_nothing_can_be_run() -> None:
     there = elsewhere(file=False)
     said = refusal("one-broker-down", there)
     assert "it hurts brokers (start, kill, terminate), and --bootstrap-server is for what" in said
-    assert "There can: commit-rules, rolling-clients, consumer-replaced, standby-group." in refusal(
-        "disk-lost", there
+    assert (
+        "There can: payload-curve, throughput, commit-rules, rolling-clients, consumer-replaced, "
+        "standby-group." in refusal("disk-lost", there)
     )
     assert not refusal("commit-rules", there)
+
+
+def test_figures_are_taken_where_nobody_is_hurt() -> None:
+    """Goal: what measures runs on a cluster elsewhere, if its groups are patient enough there.
+
+    Seen to fail: they were refused, as if their steps touched disks, links or controllers.
+    """
+    assert not refusal("payload-curve", elsewhere(file=False))
+    kafkas = {"session.timeout": "45000", "heartbeat.interval": "5000"}
+    assert not refusal("throughput", elsewhere(file=False, group=kafkas))
+    longer = {"session.timeout": "60000", "heartbeat.interval": "6000"}
+    assert not refusal("throughput", elsewhere(file=False, group=longer))
+    short = {**kafkas, "session.timeout": "6000"}
+    said = refusal("throughput", elsewhere(file=False, group=short))
+    assert "it takes group.consumer.session.timeout.ms=45000 or more, and the cluster has" in said
+    assert "the cluster does not say what it has" in refusal("throughput", elsewhere(file=False))
+    assert "--replication-factor 3: there are 2 brokers" in refusal(
+        "payload-curve", elsewhere(file=False, brokers=2)
+    )
+    said = refusal("replication-price", elsewhere(brokers=5))
+    assert "its steps go beyond what clients and brokers' commands do" in said
+    assert "replicas in places of their own" in said
 
 
 def test_every_broker_that_would_be_hurt_is_shown() -> None:
@@ -191,7 +226,8 @@ OWN = re.compile(
 HURTS = re.compile(r"CutOff\(|run\.fault\(|run\.start_node\(|bring_back\(|_run\.fault\(")
 
 
-ABLE = (*WITH_COMMANDS, *WITHOUT)
+MEASURED = ("payload-curve", "throughput")  # whose figures are no proof
+ABLE = (*WITH_COMMANDS, *WITHOUT, *MEASURED)
 
 
 @pytest.mark.slow

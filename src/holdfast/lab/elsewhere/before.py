@@ -26,6 +26,7 @@ from holdfast.lab.elsewhere.elsewhere_run import PREFIX, how_to_remove
 from holdfast.lab.parameters import (
     ELSEWHERE,
     GROUP_PROFILES,
+    GROUP_SESSION,
     PROFILES,
     LabError,
     Parameters,
@@ -38,8 +39,9 @@ from holdfast.wire.structs import ResourceType
 
 ASK_S: Final = 10.0
 BEYOND: Final = (
-    "its steps go beyond what brokers' commands do (disks, links, settings, controllers), so it "
-    "takes a cluster of its own"
+    "its steps go beyond what clients and brokers' commands do (disks, links, settings, "
+    "controllers, replicas in places of their own, brokers of certain ids), so it takes a cluster "
+    "of its own"
 )
 # Settings that bounds of the lab follow from, whatever they are; and what topics inherit.
 _BOUNDS: Final = frozenset(
@@ -48,7 +50,9 @@ _BOUNDS: Final = frozenset(
 _INHERITED: Final = ("log.retention.", "log.cleanup.policy", "log.message.timestamp.type")
 _DELETABLE: Final = "delete.topic.enable"
 # Where a longer time than a part asks for does as well.
-_AT_LEAST: Final = frozenset({"broker.session.timeout.ms"})
+_AT_LEAST: Final = frozenset(
+    {"broker.session.timeout.ms", GROUP_SESSION, "group.consumer.heartbeat.interval.ms"}
+)
 # Parameters that decide what a cluster is made like, and what they would have to be.
 _OWN: Final[Mapping[str, Any]] = {
     "network": False,

@@ -19,7 +19,7 @@ from holdfast.lab.group import Group
 from holdfast.lab.parameters import GROUP_SESSION, PIPELINED, Parameters
 from holdfast.lab.report import Curve, Series, Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import NOBODY, Part, Scenario
 from holdfast.lab.steps.groups import CONSUMER
 from holdfast.lab.steps.measures import spot
 from holdfast.lab.workload_processes import Worker
@@ -247,12 +247,13 @@ SCENARIO = Scenario(
         config={GROUP_SESSION: "45000", HEARTBEAT: "5000"},
     ),
     parts=(
-        Part(name="main", title="acks=all, three copies", steps=steps),
+        Part(name="main", title="acks=all, three copies", steps=steps, hurts=NOBODY),
         Part(
             name="one-copy",
             title="acks=1, one copy",
             steps=steps,
             change={"acks": "1", "replication_factor": 1, "min_isr": 1},
+            hurts=NOBODY,
         ),
         Part(
             name="control",
@@ -260,6 +261,7 @@ SCENARIO = Scenario(
             steps=steps,
             change={"partitions": MEMBERS // 2},
             breaks_check=OWN,
+            hurts=NOBODY,
         ),
     ),
     fixed=frozenset({"acks", "min_isr", "partitions", "replication_factor", "signal"}),
