@@ -146,4 +146,20 @@ PRICES: tuple[Mutation, ...] = (
         "logarithmic=False",
         tests=("tests/lab/test_lab_report_curves.py",),
     ),
+    one(
+        "states that share a shape look like the mildest of them",
+        "no trouble hides behind what is well",
+        "lab/report/drawing.py",
+        "            kind = min((each.kind for each in group), key=_rank)\n",
+        "            kind = max((each.kind for each in group), key=_rank)\n",
+        tests=("tests/lab/test_lab_report_hour.py",),
+    ),
+    one(
+        "of narrow states the last one is drawn",
+        "a shape says how many states it holds",
+        "lab/report/drawing.py",
+        "                    group.append(state)\n",
+        "                    group = [state]\n",
+        tests=("tests/lab/test_lab_report_hour.py",),
+    ),
 )

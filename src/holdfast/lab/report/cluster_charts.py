@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import CUT, DOWN_ACTIONS, HEAL, UP_ACTIONS, TopicPartition
-from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Layout, in_lanes
+from holdfast.lab.report.drawing import BOTTOM, LETTER, TOP, Drawing, Layout, State, in_lanes
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Key, Scene, direction, drawn
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
@@ -36,9 +36,11 @@ def strip(scene: Scene) -> Figure | None:
         drawing = Drawing(
             scene.frame, layout, LANE * lanes + 6, f"What was done and went wrong: {said}"
         )
+        alike: dict[tuple[str, int], list[float]] = {}
         for (at, _place, lane, _words), (_, _, kind) in zip(placed, labels, strict=True):
-            line_kind = kind.replace("fault fault-", "mark-")
-            drawing.line(at, LANE * lane + 4, at, drawing.height, f"mark {line_kind}")
+            alike.setdefault((kind.replace("fault fault-", "mark-"), lane), []).append(at)
+        for (line_kind, lane), places in alike.items():
+            drawing.lines(places, LANE * lane + 4, drawing.height, f"mark {line_kind}")
         # Over the lines of the others.
         for (_at, place, lane, words), (_, _, kind) in zip(placed, labels, strict=True):
             if words:
@@ -141,15 +143,22 @@ def _draw_partition(
         drawing.text(drawing.left - 7, y2 - 2, "-" if replica < 0 else str(replica), "tick", "end")
         _draw_replica(drawing, scene, partition, replica, (y1, y2))
     place = scene.place(partition)
-    for begin, end in timeline.leaderless(partition):
-        x1, x2 = drawing.x(begin), max(drawing.x(end), drawing.x(begin) + 1.5)
-        title = f"{place}: no leader for {duration(end - begin)}"
-        drawing.box(x1, top, x2, bottom, "noleader", title)
-    for each in scene.standstills:
-        if each.partition == partition:
-            title = f"{place}: nothing acknowledged for {duration(each.end_ms - each.begin_ms)}"
-            x1, x2 = drawing.x(each.begin_ms), drawing.x(each.end_ms)
-            drawing.box(x1, top, x2, bottom, "standstill", title)
+    leaderless = [
+        State(begin, end, "noleader", f"{place}: no leader for {duration(end - begin)}")
+        for begin, end in timeline.leaderless(partition)
+    ]
+    drawing.row(top, bottom, leaderless, least=1.5)
+    still = [
+        State(
+            each.begin_ms,
+            each.end_ms,
+            "standstill",
+            f"{place}: nothing acknowledged for {duration(each.end_ms - each.begin_ms)}",
+        )
+        for each in scene.standstills
+        if each.partition == partition
+    ]
+    drawing.row(top, bottom, still)
     for mark in scene.marks:
         if mark.partition == partition:
             kind = "anomaly" if mark.forbidden else "anomaly allowed"
@@ -167,25 +176,39 @@ def _draw_replica(
     rows: tuple[float, float],
 ) -> None:
     """Draw when one replica was in sync, and when it led."""
-    timeline = scene.timeline
+    timeline, place = scene.timeline, scene.place(partition)
     changes = timeline.isrs.get(partition, [])
-    for change, following in zip(changes, [*changes, None][1:], strict=True):
-        if change.replicas and replica not in change.replicas:
-            continue  # it doesn't hold the partition then
-        end_ms = following.at_ms if following else timeline.end_ms
-        kind = "insync" if replica in change.isr else "outsync"
-        drawing.box(drawing.x(change.at_ms), rows[0], drawing.x(end_ms), rows[1], kind)
-    for claim in timeline.claimed(partition, replica):
-        title = f"{scene.place(partition)}: {replica} takes itself for the leader, "
-        title += f"in epoch {claim.epoch}"
-        x1, x2 = drawing.x(claim.begin_ms), drawing.x(claim.end_ms)
-        drawing.box(x1, rows[0], x2, rows[1], "claims", title)
-    for span in timeline.spans(partition):
-        if span.leader == replica:
-            took = duration(span.end_ms - span.begin_ms)
-            title = f"{scene.place(partition)}: {replica} leads in epoch {span.epoch} for {took}"
-            x1, x2 = drawing.x(span.begin_ms), drawing.x(span.end_ms)
-            drawing.box(x1, rows[0], x2, rows[1], "leads", title)
+    in_sync = [
+        State(
+            change.at_ms,
+            following.at_ms if following else timeline.end_ms,
+            "insync" if replica in change.isr else "outsync",
+        )
+        for change, following in zip(changes, [*changes, None][1:], strict=True)
+        if not change.replicas or replica in change.replicas  # else it doesn't hold it then
+    ]
+    claims = [
+        State(
+            claim.begin_ms,
+            claim.end_ms,
+            "claims",
+            f"{place}: {replica} takes itself for the leader, in epoch {claim.epoch}",
+        )
+        for claim in timeline.claimed(partition, replica)
+    ]
+    leads = [
+        State(
+            span.begin_ms,
+            span.end_ms,
+            "leads",
+            f"{place}: {replica} leads in epoch {span.epoch} for "
+            f"{duration(span.end_ms - span.begin_ms)}",
+        )
+        for span in timeline.spans(partition)
+        if span.leader == replica
+    ]
+    for states in (in_sync, claims, leads):
+        drawing.row(*rows, states)
 
 
 def node_state(scene: Scene) -> Figure | None:
@@ -208,7 +231,10 @@ def node_state(scene: Scene) -> Figure | None:
         )
         y = float(TOP)
         for node in nodes:
-            drawing.text(drawing.left - 7, y + ROW - 4, f"node {node}", "tick", "end")
+            words = f"node {node}"
+            fits = LETTER * len(words) <= drawing.left - 7
+            x, anchor = (drawing.left - 7, "end") if fits else (0, "start")
+            drawing.text(x, y + ROW - 4, words, "tick", anchor)
             _draw_node(drawing, [f for f in faults if f.node == node], y)
             y += ROW + 4
         drawing.time_axis(y)
@@ -229,11 +255,11 @@ def node_state(scene: Scene) -> Figure | None:
 
 def _draw_node(drawing: Drawing, faults: Sequence[Fault], y: float) -> None:
     since, kind = drawing.frame.begin_ms, "node-up"
+    states = []
     for at_ms, following in [*node_kinds(faults), (drawing.frame.end_ms, "")]:
-        if following == kind:
-            continue
-        drawing.box(drawing.x(since), y, drawing.x(at_ms), y + ROW, kind)
+        states.append(State(since, at_ms, kind))
         since, kind = at_ms, following
+    drawing.row(y, y + ROW, states)
 
 
 def node_kinds(faults: Iterable[Fault]) -> Iterator[tuple[float, str]]:

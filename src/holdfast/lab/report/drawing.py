@@ -7,13 +7,36 @@ a fault stands in one line through all of them. Colours and patterns are the pag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from holdfast.lab.report.scales import Scale, number, ticks
+from holdfast.lab.report.scales import Scale, duration, number, ticks
 
 TOP, BOTTOM = 14, 26
+NARROW = 0.5  # of a drawing's points: what is narrower can't be told from its neighbours
+TITLES_MAX = 4  # of states that share a shape; more are counted
+# What states are called, the gravest first: a shape that holds several looks like that one.
+WORDS = {
+    "leaderless": "without leader",
+    "noleader": "without leader",
+    "standstill": "standing still",
+    "node-down": "down",
+    "node-stopped": "stopped",
+    "node-cut": "cut off",
+    "link-cut": "cut both ways",
+    "link-one-way": "cut one way",
+    "link-swallowed": "answers swallowed",
+    "link-lossy": "packets lost",
+    "link-slow": "slowed",
+    "claims": "taking itself for the leader",
+    "outsync": "out of sync",
+    "leads": "leader",
+    "insync": "in sync",
+    "node-up": "up",
+}
+GRAVEST = tuple(WORDS)
 LETTER = 7.6  # how wide a letter of a drawing is at most, about; fonts differ
 
 
@@ -47,6 +70,16 @@ class Frame:
         return f"{(at_ms - self.begin_ms) / 1000:,.1f} s"
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a row of a drawing shows from one moment to another."""
+
+    begin_ms: float
+    end_ms: float
+    kind: str  # of the page's style
+    title: str = ""
+
+
 class Drawing:
     """One SVG of one layout. `label` says in words what is seen, for whoever can't see it."""
 
@@ -76,6 +109,57 @@ class Drawing:
             f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(0.0, x2 - x1):.1f}" '
             f'height="{max(0.0, y2 - y1):.1f}" class="{kind}">{inside}</rect>'
         )
+
+    def row(self, y1: float, y2: float, states: Iterable[State], least: float = NARROW) -> None:
+        """Draw states of one row, in order; none is drawn narrower than `least`.
+
+        Neighbours that can't be told apart share a shape, which says how many it holds, and looks
+        like the gravest of them. Those of a kind that have nothing to say are one shape, too: in an
+        hour there are thousands.
+        """
+        plain: dict[str, list[str]] = {}
+        boxes = []
+        for group in self._grouped(_joined(states)):
+            x1 = self.x(group[0].begin_ms)
+            x2 = max(self.x(group[-1].end_ms), x1 + least)
+            kind = min((each.kind for each in group), key=_rank)
+            title = group[0].title if len(group) == 1 else _said_of(group)
+            if title:
+                boxes.append((x1, x2, kind, title))
+            else:
+                around = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
+                plain.setdefault(kind, []).append(around)
+        for kind, places in plain.items():
+            self._parts.append(f'<path d="{"".join(places)}" class="{kind}"/>')
+        for x1, x2, kind, title in boxes:
+            self.box(x1, y1, x2, y2, kind, title)
+
+    def _grouped(self, states: Iterable[State]) -> Iterator[list[State]]:
+        """Yield states that are drawn as one: narrower than half a point each, a point together."""
+        group: list[State] = []
+        for state in states:
+            begin, end = self.x(state.begin_ms), self.x(state.end_ms)
+            is_narrow = end - begin < NARROW
+            if group and is_narrow:
+                first, last = self.x(group[0].begin_ms), self.x(group[-1].end_ms)
+                if begin - last < NARROW and end - first < 2 * NARROW:
+                    group.append(state)
+                    continue
+            if group:
+                yield group
+            group = []
+            if is_narrow:
+                group = [state]
+            else:
+                yield [state]
+        if group:
+            yield group
+
+    def lines(self, places: Iterable[float], y1: float, y2: float, kind: str) -> None:
+        """Upright lines at these places, as one shape: they are many."""
+        commands = "".join(f"M{x:.1f} {y1:.1f}V{y2:.1f}" for x in places)
+        if commands:
+            self._parts.append(f'<path d="{commands}" class="{kind}"/>')
 
     def path(self, places: Sequence[tuple[float, float] | None], kind: str) -> None:
         """A line through these places, interrupted where there is none."""
@@ -140,6 +224,39 @@ class Drawing:
             f'aria-label="{escape(self._label)}" data-left="{self.left}" '
             f'data-right="{self.right}">{"".join(self._parts)}</svg>'
         )
+
+
+def _joined(states: Iterable[State]) -> Iterator[State]:
+    """Yield states; what goes on without a change, and has nothing to say, is one of them."""
+    before: State | None = None
+    for state in states:
+        if (
+            before is not None
+            and not before.title
+            and not state.title
+            and (before.kind, before.end_ms) == (state.kind, state.begin_ms)
+        ):
+            before = State(before.begin_ms, state.end_ms, state.kind)
+            continue
+        if before is not None:
+            yield before
+        before = state
+    if before is not None:
+        yield before
+
+
+def _rank(kind: str) -> int:
+    return GRAVEST.index(kind) if kind in GRAVEST else len(GRAVEST)
+
+
+def _said_of(group: Sequence[State]) -> str:
+    """Say what one shape holds: each state if they are few and have words, else how many."""
+    took = duration(group[-1].end_ms - group[0].begin_ms)
+    counts = Counter(WORDS.get(each.kind, each.kind) for each in group)
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    titles = list(dict.fromkeys(each.title for each in group if each.title))
+    shown = f": {'; '.join(titles)}" if len(titles) == len(group) <= TITLES_MAX else f": {told}"
+    return f"{len(group)} states in {took}{shown}"
 
 
 @dataclass(frozen=True, slots=True)

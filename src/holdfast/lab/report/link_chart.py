@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.judge.timeline import CUT, WHOLE, Timeline
-from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Layout, fitted
+from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Layout, State, fitted
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Key, Scene, drawn
 from holdfast.lab.report.words import LINK_WORDS, LOSSY, SLOW, SWALLOWED
@@ -89,11 +89,12 @@ def links(scene: Scene) -> Figure | None:
 
 def _draw_band(drawing: Drawing, band: Band, y: float) -> None:
     drawing.box(drawing.left, y, drawing.right, y + ROW, WHOLE_KIND)
+    states = []
     for spell in band.spells:
         lasted = duration(spell.end_ms - spell.begin_ms)
         title = f"{band.name}: {LINK_WORDS.get(spell.state, spell.state)} for {lasted}"
-        begin, end = drawing.x(spell.begin_ms), drawing.x(spell.end_ms)
-        drawing.box(begin, y, end, y + ROW, _kind(band, spell), title)
+        states.append(State(spell.begin_ms, spell.end_ms, _kind(band, spell), title))
+    drawing.row(y, y + ROW, states)
 
 
 def _kind(band: Band, spell: Spell) -> str:

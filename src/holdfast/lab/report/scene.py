@@ -9,10 +9,13 @@ from functools import cached_property
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline, TopicPartition
-from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Layout, union
+from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Layout, State, union
 from holdfast.lab.report.marks import Mark
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.standstill import Standstill
+
+CROWDED = 8  # points that a fault's line needs for something to be seen beside it
+STUB = 8  # points of a line that only says where a fault was
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +39,24 @@ class Scene:
     def leaderless(self, drawing: Drawing, top: float, bottom: float) -> None:
         """Shade the time in which any partition had no working leader."""
         timeline = self.timeline
-        for begin, end in union(
+        spans = union(
             span for partition in timeline.partitions for span in timeline.leaderless(partition)
-        ):
-            drawing.box(
-                drawing.x(begin),
-                top,
-                max(drawing.x(end), drawing.x(begin) + 1.5),
-                bottom,
-                "leaderless",
-                f"a partition without leader for {duration(end - begin)}",
+        )
+        states = [
+            State(
+                begin, end, "leaderless", f"a partition without leader for {duration(end - begin)}"
             )
+            for begin, end in spans
+        ]
+        drawing.row(top, bottom, states, least=1.5)
 
     def faults(self, drawing: Drawing, top: float, bottom: float) -> None:
-        """Draw every fault through a chart."""
-        for fault in self.timeline.faults:
-            at = drawing.x(fault.at_ms)
-            drawing.line(at, top, at, bottom, f"mark mark-{direction(fault)}")
+        """Draw every fault through a chart; where they would hide it, above it."""
+        if len(self.timeline.faults) * CROWDED > drawing.right - drawing.left:
+            bottom = min(bottom, top + STUB)
+        for way in ("down", "up"):
+            places = [drawing.x(f.at_ms) for f in self.timeline.faults if direction(f) == way]
+            drawing.lines(places, top, bottom, f"mark mark-{way}")
 
     def lines(self, drawing: Drawing, top: float, bottom: float) -> None:
         """Draw every fault and every anomaly through a chart; anomalies have a cross on top."""
