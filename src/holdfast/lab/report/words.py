@@ -40,7 +40,8 @@ def describe(event: Event, previous: Event | None = None) -> str:
     if isinstance(event, Fault):
         words = ACTION_WORDS.get(event.action, event.action)
         if event.action in {"exit", DISK, CUT, HEAL}:
-            words = "clean exit of" if event.action == "exit" else f"{words} of"
+            is_clean = event.action == "exit" and not event.detail
+            words = f"clean {words} of" if is_clean else f"{words} of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
     if isinstance(event, ConsumerFault):
         return f"{consumer_action(event.action)} of consumer {event.consumer}"
