@@ -24,19 +24,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from holdfast.cli.proving.prove_replay import attempt, drawn
+from holdfast.cluster import own_code
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
 from holdfast.lab.aftermath import LOST_WHERE_IT_BROKE_OFF
 from holdfast.lab.background import SIMULATOR, SOURCE, Results, Row
 from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import Begin
+from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks.replay import faults_told
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.replay_plan import replayable, schedule_of
@@ -95,18 +99,15 @@ def changed(mutation: Mutation) -> Iterator[Path]:
         yield copy
 
 
-@contextmanager
-def nodes_run(code: Path) -> Iterator[None]:
-    """Let what this process starts run that code, and clients of the lab the code as it is.
+def nodes_run(code: Path) -> Begin:
+    """Return what begins a run whose nodes run that code; its lab and clients are as they are."""
 
-    A client is told first where this very code is (`lab.guard.python_path`).
-    """
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(code)
-    try:
-        yield
-    finally:
-        os.environ["PYTHONPATH"] = before or str(SOURCE)
+    def begin(parameters: Parameters, directory: Path, say: Callable[[str], None]) -> Run:
+        run = Run(parameters, directory, say)
+        run.cluster.environment = {**run.cluster.environment, own_code.VARIABLE: str(code)}
+        return run
+
+    return begin
 
 
 def search(code: Path, *arguments: str, given: str = "") -> list[Any]:
@@ -173,7 +174,9 @@ def found_in(row: Row) -> str:
 
 
 def replay(
-    plan: Mapping[str, Any], drawn_plan: Mapping[str, Any] | None = None
+    plan: Mapping[str, Any],
+    drawn_plan: Mapping[str, Any] | None = None,
+    begin: Begin = Run,
 ) -> tuple[Outcome, Path]:
     """Replay a plan once; its outcome, and where it lies."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-replay-")) / "run"
@@ -181,7 +184,7 @@ def replay(
     lines: list[str] = []
     outcome = attempt(
         plan, parameters, folder, drawn=drawn_plan, control=False, command="make replay",
-        say=lines.append,
+        say=lines.append, begin=begin,
     )  # fmt: skip
     (folder / "said.txt").write_text("\n".join(lines) + "\n")
     return outcome, folder
@@ -240,9 +243,9 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
     misses = not_made = 0
     is_seen = False
     plan = found["plan"]
-    with changed(mutation) as code, nodes_run(code):
+    with changed(mutation) as code:
         while not is_seen and misses < attempts and not_made < attempts:
-            outcome, folder = replay(plan)
+            outcome, folder = replay(plan, begin=nodes_run(code))
             is_seen = bool(LOSSES & set(losses_of(outcome)))
             tell(f"  {mutation.name}", outcome, folder, is_as_it_must=is_seen)
             if outcome.exit is Exit.NOT_MADE:

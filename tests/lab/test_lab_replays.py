@@ -6,7 +6,6 @@ Method: the lab and the simulator by hand, as they are told to answer.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Self, cast
 import pytest
 
 import replays
+from holdfast.cluster import own_code
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import background
 from holdfast.lab.aftermath import LOST_WHERE_IT_BROKE_OFF
@@ -60,10 +60,10 @@ class Lab:
         self._folder = folder
         self.said: list[str] = []
         self.came: list[Came] = []
-        self.nodes: list[str] = []  # whose code they run
+        self.nodes: list[object] = []  # what begins each run
         self.plans: list[Any] = []
         self.simulated: list[Any] = [""]
-        monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+        monkeypatch.setattr(replays, "nodes_run", lambda code: code)
         monkeypatch.setattr(replays, "say", self.said.append)
         monkeypatch.setattr(replays, "replay", self._replay)
         monkeypatch.setattr(replays, "search", self._search)
@@ -88,10 +88,12 @@ class Lab:
         assert given
         return self.simulated
 
-    def _replay(self, plan: Mapping[str, Any], drawn: object = None) -> tuple[Outcome, Path]:
+    def _replay(
+        self, plan: Mapping[str, Any], drawn: object = None, begin: object = None
+    ) -> tuple[Outcome, Path]:
         assert drawn is None or plan is not BUG_PLAN
         self.plans.append(plan)
-        self.nodes.append(os.environ["PYTHONPATH"])
+        self.nodes.append(begin)
         code, broken = self.came.pop(0)
         table = Table(title="by kind", header=BY_KIND, rows=[["is killed", "2", "1"]])
         outcome = Outcome(
@@ -188,8 +190,8 @@ def test_a_bug_is_named_where_unmodified_nodes_keep_the_same_schedule(
     told = row["unmodified"]
     assert (told if told is None else told["kept"]) is unmodified
     last = came.index(LOST) + 1 if LOST in came else len(came)
-    assert set(lab.nodes[:last]) == {str(CHANGED)}
-    assert set(lab.nodes[last:]) <= {str(SOURCE)}
+    assert set(lab.nodes[:last]) == {CHANGED}
+    assert set(lab.nodes[last:]) <= {None}
 
 
 @pytest.mark.parametrize(
@@ -292,3 +294,17 @@ def test_make_replay_fails_where_too_little_was_replayed() -> None:
     assert may_go_on([bug, clean], 2, 2)
     assert not may_go_on([bug, clean], 2, 3)
     assert not may_go_on([clean], 1, 0)
+
+
+def test_a_bug_is_in_the_nodes_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Goal: nodes run the code that is named; what else a run starts is told nothing of it."""
+    guard = {"MARK": "its mark"}
+    made = SimpleNamespace(
+        cluster=SimpleNamespace(environment=guard), guard=SimpleNamespace(environment=guard)
+    )
+    monkeypatch.setattr(replays, "Run", lambda *_: made)
+    run = replays.nodes_run(CHANGED)(Parameters(), tmp_path, lambda _line: None)
+    found = own_code.environment(run.cluster.environment)
+    assert found["PYTHONPATH"].split(":")[:2] == [str(CHANGED), str(SOURCE)]
+    assert found["MARK"] == "its mark"
+    assert run.guard.environment == {"MARK": "its mark"}

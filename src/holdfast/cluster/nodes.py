@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cluster import layout, probe, processes
+from holdfast.cluster import layout, own_code, probe, processes
 from holdfast.cluster.layout import (
     LOOPBACK,
     ClusterError,
@@ -227,7 +227,9 @@ def spawn(
         environment = {**environment, **(way.environment or {})}
     try:
         log_file = Path(node.log_file)
-        pid = processes.spawn(arguments, log_file=log_file, environment=environment)
+        pid = processes.spawn(
+            arguments, log_file=log_file, environment=own_code.environment(environment)
+        )
     except OSError as error:
         raise ClusterError(f"Node {node.id} can't be started: {error}.") from None
     return replace(
@@ -270,7 +272,13 @@ def _format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> N
     for node in record.controllers:
         command = [*(sys.executable, "-P", "-m", "holdfast.node"), "format", *flags]
         command += ["--config", node.config_file, "--cluster-id", record.cluster_id]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+        done = subprocess.run(  # noqa: S603 - ours
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **own_code.environment()},
+        )
         if done.returncode:
             raise _refused_features(node, features, done.stderr)
 

@@ -7,6 +7,7 @@ a race is lost again is a matter of luck on real processes.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster import own_code
 from holdfast.cluster.ending import Interrupt
 from holdfast.cluster.layout import EMBEDDED
 from holdfast.judge.verdict import Anomaly
@@ -24,7 +26,8 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
-from holdfast.lab.prove import prove
+from holdfast.lab.prove import Begin, prove
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import SEED_MAX, load_scenario
 from holdfast.lab.scenarios.networks.replay import DRAWN, SCHEDULE
 from holdfast.lab.scenarios.networks.replay_changes import changes, rate_of
@@ -72,7 +75,12 @@ def drawn(seed: int) -> dict[str, Any]:
     words = [sys.executable, "-P", "-c", _DRAW, str(seed)]
     try:
         told = subprocess.run(  # noqa: S603 - our own module, no shell
-            words, capture_output=True, text=True, timeout=_DRAW_S, check=False
+            words,
+            capture_output=True,
+            text=True,
+            timeout=_DRAW_S,
+            check=False,
+            env={**os.environ, **own_code.environment()},
         )
     except subprocess.TimeoutExpired as error:
         raise LabError(f"the simulator draws no plan within {_DRAW_S:g} s") from error
@@ -166,10 +174,12 @@ def attempt(
     control: bool,
     command: str,
     say: Say,
+    begin: Begin = Run,
 ) -> Outcome:
     """Replay a plan once, into a folder with its schedule. LabError: that can't be written.
 
     `drawn`: the plan that it is what is left of, to be told what is not; else it is told nothing.
+    `begin`: as of `prove`.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -181,4 +191,6 @@ def attempt(
     scenario = load_scenario("replay")
     config = {**REGISTERING, **parameters.config}
     parameters = replace(parameters, rate=rate_of(kept), config=config)
-    return prove(scenario, parameters, folder, command=command, control=control, say=say)
+    return prove(
+        scenario, parameters, folder, command=command, control=control, say=say, begin=begin
+    )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.cluster import processes
+from holdfast.cluster import own_code, processes
 from holdfast.cluster.layout import ClusterError, WaitError
 from holdfast.cluster.network import addresses, entering
 from holdfast.cluster.network.addresses import Plan
@@ -332,7 +332,7 @@ def spawn(words: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int:
     return os.posix_spawn(
         words[0],
         list(words),
-        dict(os.environ),
+        {**os.environ, **own_code.environment()},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, stdin, 0),
             (os.POSIX_SPAWN_DUP2, stdout, 1),
