@@ -21,7 +21,7 @@ from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
 from holdfast.lab.scenario import DRAWN, NETWORKS, PIPELINES, SCENARIOS
 from holdfast.lab.soak.campaign import Campaign, campaigns
-from holdfast.lab.soak.exercised import by_scenario, by_sink
+from holdfast.lab.soak.exercised import by_commands, by_scenario, by_sink
 from holdfast.lab.soak.scenario_campaigns import CAMPAIGNS
 from holdfast.lab.soak.sink_kinds import SINKS
 from holdfast.wire.messages import API_NAMES, module_name
@@ -297,6 +297,56 @@ def test_a_scenario_is_held_by_all_that_it_imports() -> None:
         assert all(file.startswith(rooms) for file in whole - {*exercised})
         others = {f"holdfast.lab.scenarios.{each}" for each in SCENARIOS.values()} - programs
         assert len(others & modules) < 3, name
+
+
+LOADED = """
+import runpy, sys
+try:
+    runpy.run_module("holdfast.cli", run_name="__main__", alter_sys=True)
+except SystemExit:
+    print(*(name for name in sys.modules if name.startswith("holdfast.cli")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("campaign", "words"),
+    [
+        ("lab-ended", "prove split-brain --output FILE"),
+        ("elsewhere-broker-isolated", "isolate 1 --data-dir FILE"),
+        ("elsewhere-broker-isolated", "heal 1 --data-dir FILE"),
+        ("elsewhere-write-anomaly", "start 1 --data-dir FILE"),
+        ("elsewhere-write-anomaly", "kill 1 --signal TERM --data-dir FILE"),
+    ],
+)
+def test_a_campaign_of_a_command_is_held_by_the_command_line(
+    tmp_path: Path, campaign: str, words: str
+) -> None:
+    """Goal: an edit of what a campaign starts, or ends by a signal, ends its rows.
+
+    Seen to fail: a command that passed over its signal kept the rows of one that had not. Method:
+    what a process loads that ends where it finds no folder.
+    """
+    (tmp_path / "FILE").touch()
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LOADED, *words.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert len(loaded) > 5, done.stderr
+    (found,) = (each for each in campaigns() if each.name == campaign)
+    assert loaded <= modules_of(background.files_of(found.exercises))
+
+
+def test_a_command_takes_no_other_s_modules() -> None:
+    files = by_commands("prove")
+    assert "holdfast/cli/interrupts.py" in files
+    assert not [file for file in files if "/local/" in file or "/proving/" in file]
 
 
 def folders_of(scenario: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.group_descriptions import group_names
-from holdfast.cluster import LocalCluster
+from holdfast.cluster import LocalCluster, own_code
 from holdfast.cluster.layout import WaitError
 from holdfast.cluster.processes import State, wait_until
 from holdfast.lab.background import ELSEWHERE_SCENARIOS
@@ -25,6 +25,7 @@ from holdfast.lab.parameters import GROUP_PROFILES
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import NETWORKS, load_scenario
 from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.exercised import by_commands
 from holdfast.wire.administration import AdminError
 
 RUNS = 3
@@ -47,13 +48,15 @@ COMMANDS = {
     "pause": "kill {id} --signal STOP",
     "resume": "kill {id} --signal CONT",
 }
+OF_COMMANDS = by_commands("nodes", "links")
 # Of a cluster in a network of its own.
 LINKS = {"cut": "isolate {id}", "heal": "heal {id}"}
 
 
 def write_nodes_file(path: Path, cluster: LocalCluster) -> None:
     """Write how a cluster of ours is broken by commands, as its user would."""
-    way = shlex.join([sys.executable, "-m", "holdfast.cli"])
+    code = [f"{name}={value}" for name, value in own_code.environment().items()]
+    way = shlex.join(["env", *code, sys.executable, "-P", "-m", "holdfast.cli"])
     at = shlex.join(["--data-dir", str(cluster.directory)])
     lines = [f'bootstrap-server = "{cluster.bootstrap_servers}"', "[commands]"]
     commands = COMMANDS | (LINKS if cluster.record.network else {})
@@ -119,7 +122,7 @@ CAMPAIGNS = tuple(
         + ("broken by commands of its owner." if name in WITH_COMMANDS else "only looked at."),
         runs=RUNS,
         run=proof_elsewhere(name, with_commands=name in WITH_COMMANDS),
-        exercises=ELSEWHERE_SCENARIOS,
+        exercises=(*ELSEWHERE_SCENARIOS, *(OF_COMMANDS if name in WITH_COMMANDS else ())),
     )
     for name in (*WITH_COMMANDS, *WITHOUT)
 )

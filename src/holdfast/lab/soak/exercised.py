@@ -28,6 +28,17 @@ _LAB: Final = "holdfast/lab/"
 _BY_NEED: Final = tuple(f"{_LAB}{folder}/" for folder in ("scenarios", "soak", "steps"))
 _CAMPAIGNS: Final = f"{_LAB}soak/scenario_campaigns.py"
 
+# The command line: with what it begins, where each command is, and what `prove` has for others
+# than a scenario on a cluster of its own.
+_CLI: Final = "holdfast/cli"
+_BEGINS: Final = tuple(f"{_CLI}/{name}.py" for name in ("__init__", "__main__", "command_table"))
+_COMMANDS: Final = {
+    "prove": "prove.py",
+    "nodes": "local/local_cluster.py",
+    "links": "links/link_commands.py",
+}
+_PROVING: Final = f"{_CLI}/proving/"
+
 # What is used without being imported: nodes begin with it.
 _BESIDE: Final = {"storm": ("holdfast/runtime/settable_clock.py",)}
 
@@ -58,6 +69,13 @@ def _of_scenarios(name: str) -> tuple[str, ...]:
     if name in PIPELINES:
         return _files(PIPELINE_SCENARIOS)
     return _files(NETWORK_SCENARIOS if name in NETWORKS or name in DRAWN else LAB)
+
+
+def by_commands(*names: str) -> tuple[str, ...]:
+    """Return the files of the command line that these commands take."""
+    files = [file for file in _files((_CLI,)) if not file.startswith(_PROVING)]
+    needed = _needed([*_BEGINS, *(f"{_CLI}/{_COMMANDS[name]}" for name in names)], files)
+    return tuple(file for file in files if file in needed)
 
 
 def by_sink(scheme: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from holdfast.cluster import ClusterError, LocalCluster, layout
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.guard import python_path
 from holdfast.lab.soak.campaign import Campaign
-from holdfast.lab.soak.exercised import by_scenario
+from holdfast.lab.soak.exercised import by_commands, by_scenario
 
 WORD = "HOLDFAST_LAB_TO_END"  # of the environment
 SCENARIO = "split-brain"
@@ -195,6 +195,10 @@ CAMPAIGNS = (
         "Ctrl-C: no process, no namespace and no temporary file stays.",
         runs=20,
         run=ended_at_random,
-        exercises=(*by_scenario(SCENARIO), "holdfast/lab/soak/killed_campaigns.py"),
+        exercises=(
+            *by_scenario(SCENARIO),
+            *by_commands("prove"),
+            "holdfast/lab/soak/killed_campaigns.py",
+        ),
     ),
 )
