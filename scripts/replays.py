@@ -42,6 +42,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import Begin
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks.replay import faults_told
+from holdfast.lab.soak.campaign import NETWORK, in_namespaces, network_of
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.replay_plan import replayable, schedule_of
 from mutants import mutate
@@ -146,8 +147,9 @@ def is_clean(plan: Mapping[str, Any]) -> bool:
 def rows_of(path: Path, paths: Sequence[str]) -> list[Row]:
     """Return the rows for this code that are there by now, also while somebody adds some."""
     code = background.fingerprint(paths)
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [row for row in map(json.loads, lines) if row["code"] == code]
+    text = path.read_text() if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]  # a last line may be cut off, or not be whole yet
+    return [row for row in map(json.loads, whole.splitlines()) if row["code"] == code]
 
 
 def find_all(mutations: Sequence[Mutation], first: int, seeds: int) -> None:
@@ -177,8 +179,8 @@ def replay(
     plan: Mapping[str, Any],
     drawn_plan: Mapping[str, Any] | None = None,
     begin: Begin = Run,
-) -> tuple[Outcome, Path]:
-    """Replay a plan once; its outcome, and where it lies."""
+) -> tuple[Outcome, Path, str | None]:
+    """Replay a plan once; its outcome, where it lies, and how links were broken."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-replay-")) / "run"
     parameters = schedule_of(plan).parameters
     lines: list[str] = []
@@ -187,7 +189,7 @@ def replay(
         say=lines.append, begin=begin,
     )  # fmt: skip
     (folder / "said.txt").write_text("\n".join(lines) + "\n")
-    return outcome, folder
+    return outcome, folder, network_of(folder)
 
 
 def tell(name: str, outcome: Outcome, folder: Path, *, is_as_it_must: bool) -> None:
@@ -213,26 +215,26 @@ def plan_hash(plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def told_of(outcome: Outcome) -> Row:
+def told_of(outcome: Outcome, network: str | None) -> Row:
     """What a row says of a run: how much of its schedule was done, and what came of it."""
     tables = [table for result in outcome.results for table in result.tables]
     done, passed_over = faults_told(tables) or (None, None)
     return {
         "done": done, "passed_over": passed_over, "seen": losses_of(outcome),
-        "verdict": outcome.verdict,
+        "verdict": outcome.verdict, NETWORK: network,
     }  # fmt: skip
 
 
 def replay_made(
     name: str, plan: Mapping[str, Any], drawn_plan: Mapping[str, Any] | None = None
-) -> Outcome:
-    """Replay a plan on unmodified nodes, once more if that could not be made."""
+) -> tuple[Outcome, str | None]:
+    """Replay a plan on unmodified nodes, once more if that could not be made; and how."""
     for _ in range(TRIES):
-        outcome, folder = replay(plan, drawn_plan)
+        outcome, folder, network = replay(plan, drawn_plan)
         tell(name, outcome, folder, is_as_it_must=outcome.exit is Exit.KEPT)
         if outcome.exit is not Exit.NOT_MADE:
             break
-    return outcome
+    return outcome, network
 
 
 def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
@@ -245,7 +247,7 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
     plan = found["plan"]
     with changed(mutation) as code:
         while not is_seen and misses < attempts and not_made < attempts:
-            outcome, folder = replay(plan, begin=nodes_run(code))
+            outcome, folder, network = replay(plan, begin=nodes_run(code))
             is_seen = bool(LOSSES & set(losses_of(outcome)))
             tell(f"  {mutation.name}", outcome, folder, is_as_it_must=is_seen)
             if outcome.exit is Exit.NOT_MADE:
@@ -255,15 +257,16 @@ def replay_bug(mutation: Mutation, found: Row, attempts: int) -> Row:
     unmodified: Row | None = None
     is_made = is_seen or misses == attempts
     if is_seen:
-        other = replay_made(f"  {mutation.name}, on unmodified nodes", plan)
-        unmodified = {"kept": other.exit is Exit.KEPT, **told_of(other)}
+        other, how = replay_made(f"  {mutation.name}, on unmodified nodes", plan)
+        unmodified = {"kept": other.exit is Exit.KEPT, **told_of(other, how)}
         is_made = other.exit is not Exit.NOT_MADE
     return {
         "kind": BUG if is_made else NOT_MADE, "name": mutation.name, "key": mutation.key,
         "seed": found["seed"], "plan_hash": plan_hash(plan), "odds": found["odds"],
         "orders": found["orders"], "faults": len(plan["events"]),
         "kept": unmodified is not None and unmodified["kept"], "attempts": misses + is_seen,
-        "misses": misses, "not_made": not_made, **told_of(outcome), "unmodified": unmodified,
+        "misses": misses, "not_made": not_made, **told_of(outcome, network),
+        "unmodified": unmodified,
     }  # fmt: skip
 
 
@@ -299,22 +302,23 @@ def replay_clean(seed: int) -> Row | None:
     if not is_clean(kept):
         say(f"seed {seed}: NOT CLEAN in the simulator, or it gives no answer; it is not replayed")
         return row
-    outcome = replay_made(f"seed {seed}, {row['faults']} faults", kept, whole)
+    outcome, network = replay_made(f"seed {seed}, {row['faults']} faults", kept, whole)
     return {
         **row, "kind": NOT_MADE if outcome.exit is Exit.NOT_MADE else CLEAN,
         "kept": outcome.exit is Exit.KEPT, "simulated": "clean",
-        "simulator": background.fingerprint(SEARCHED), **told_of(outcome),
+        "simulator": background.fingerprint(SEARCHED), **told_of(outcome, network),
     }  # fmt: skip
 
 
 def that_hold(rows: Sequence[Row], schedules: Mapping[str, Row]) -> list[Row]:
     """Return the rows whose plan is the one that would be replayed now.
 
-    No file that a replay runs draws it: the same seed may have meant another plan.
+    No file that a replay runs draws it: the same seed may have meant another plan. Proxies show
+    less than namespaces: what was made by them counts for nothing here.
     """
 
     def holds(row: Row) -> bool:
-        if "plan_hash" not in row:
+        if "plan_hash" not in row or not in_namespaces(row):
             return False
         if row["kind"] == CLEAN:
             return bool(row["plan_hash"] == plan_hash(kept_of(row["seed"])[1]))
@@ -330,12 +334,13 @@ def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> in
         rows = that_hold(results.rows, schedules)
 
         def keep(row: Row) -> bool:
-            """Keep a result; what could not be made is none of this code's."""
+            """Keep a result; what could not be made is none of this code's. True: it counts."""
             if row["kind"] == NOT_MADE:
                 return False
             results.add(row)
-            rows.append(row)
-            return True
+            if in_namespaces(row):
+                rows.append(row)
+            return in_namespaces(row)
 
         for mutation in mutations:
             known = {row["key"] for row in rows if row["kind"] == BUG}

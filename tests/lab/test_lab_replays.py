@@ -62,6 +62,7 @@ class Lab:
         self.came: list[Came] = []
         self.nodes: list[object] = []  # what begins each run
         self.plans: list[Any] = []
+        self.network = "namespaces"
         self.simulated: list[Any] = [""]
         monkeypatch.setattr(replays, "nodes_run", lambda code: code)
         monkeypatch.setattr(replays, "say", self.said.append)
@@ -90,7 +91,7 @@ class Lab:
 
     def _replay(
         self, plan: Mapping[str, Any], drawn: object = None, begin: object = None
-    ) -> tuple[Outcome, Path]:
+    ) -> tuple[Outcome, Path, str | None]:
         assert drawn is None or plan is not BUG_PLAN
         self.plans.append(plan)
         self.nodes.append(begin)
@@ -107,13 +108,13 @@ class Lab:
         )
         folder = self._folder / str(len(self.plans)) / "run"
         folder.mkdir(parents=True)
-        return outcome, folder
+        return outcome, folder, self.network
 
 
 def test_what_is_in_no_replica_is_lost_where_a_run_broke_off(lab: Lab) -> None:
     """Goal: a bug is named whose client gives up, so that nobody reads all back."""
     lab.came = [(Exit.BROKEN, ())]
-    outcome, _ = lab._replay(BUG_PLAN)
+    outcome, _, _ = lab._replay(BUG_PLAN)
     (result,) = outcome.results
     assert losses_of(outcome) == []
     for name, losses in [("an idempotent producer", []), (LOST_WHERE_IT_BROKE_OFF, ["lost"])]:
@@ -136,6 +137,7 @@ def test_a_clean_row_says_what_was_done_and_what_the_simulator_said(lab: Lab) ->
     assert (row["kind"], row["kept"], row["seed"]) == (CLEAN, True, 7)
     assert (row["faults"], row["done"], row["passed_over"]) == (3, 2, 1)
     assert row["simulated"] == "clean"
+    assert row["network"] == "namespaces"
     assert row["simulator"] == "of the simulator"
     assert row["plan_hash"] == plan_hash(lab.plans[0])
 
@@ -235,9 +237,22 @@ def test_rows_of_another_plan_do_not_count(lab: Lab) -> None:
         bug | {"key": "xyz"},
         {"kind": BUG, "key": "xyz", "plan_hash": None},
         bug | {"plan_hash": clean["plan_hash"]},
+        clean | {"network": "proxies"},
+        bug | {"network": "proxies"},
     ]
     assert that_hold([clean, *others, bug], {"abc": FOUND}) == [clean, bug]
+    named = [each | {"network": "namespaces"} for each in (clean, bug)]
+    assert that_hold(named, {"abc": FOUND}) == named
     assert that_hold([bug], {}) == []
+
+
+def test_what_was_cut_off_ends_no_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Seen to fail: killed amid a write, `make replay` ended at each start with a traceback."""
+    monkeypatch.setattr(background, "fingerprint", lambda _paths: "this")
+    path = tmp_path / "rows.jsonl"
+    assert replays.rows_of(path, ()) == []
+    path.write_text('{"key": "a", "code": "this"}\n{"key": "b", "code": "other"}\n{"key": "c", "c')
+    assert replays.rows_of(path, ()) == [{"key": "a", "code": "this"}]
 
 
 class Rows:
@@ -269,6 +284,17 @@ def test_make_replay_goes_on_beside_rows_that_hold(
     assert [(row["kind"], row["seed"]) for row in rows.rows[3:]] == [(BUG, 5), (CLEAN, 9)]
     assert replay_all(options, [MUTATION]) == 0, "nothing is left to do"
     assert len(rows.rows) == 5
+
+
+def test_what_proxies_have_shown_is_kept_and_does_not_count(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Rows()
+    monkeypatch.setattr(replays, "Results", lambda *_: rows)
+    monkeypatch.setattr(replays, "rows_of", lambda *_: [FOUND])
+    lab.network, lab.came = "proxies", [KEPT, KEPT, KEPT]
+    assert replay_all(argparse.Namespace(attempts=3, first=7, clean=1), []) == 1
+    assert [row["network"] for row in rows.rows] == ["proxies"] * 2
 
 
 def test_a_bug_that_could_not_be_made_is_no_result(

@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 from tests.judge.histories import Story
 
+from holdfast.cluster import LocalCluster, layout
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
@@ -30,9 +31,9 @@ from holdfast.lab.prove import UNFINISHED, _verdict
 from holdfast.lab.report import Check
 from holdfast.lab.report.views import part_badge, part_views, run_badge
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import IDLE, SCENARIOS, Part, Scenario, load_scenario
+from holdfast.lab.scenario import IDLE, NETWORKS, SCENARIOS, Part, Scenario, load_scenario
 from holdfast.lab.soak import scenario_campaigns as soak_campaigns
-from holdfast.lab.soak.campaign import Campaign, soak
+from holdfast.lab.soak.campaign import Campaign, campaigns, soak
 
 
 def nothing(_run: Run) -> None:
@@ -490,6 +491,47 @@ def test_soak_counts_a_broken_run_and_repeats_one_that_was_not_made(tmp_path: Pa
     assert not soak(campaign(run), tmp_path, say=quiet)
     assert [row["kept"] for row in results(tmp_path)] == [True, False, True, True]
     assert [row["not_made_before"] for row in results(tmp_path)] == [1, 0, 2, 0]
+
+
+def by_network(how: str) -> Callable[[Path], dict[str, Any]]:
+    """Return a run of a cluster that broke links so."""
+
+    def run(directory: Path) -> dict[str, Any]:
+        cluster = directory / "main" / "cluster"
+        cluster.parent.mkdir(parents=True)
+        LocalCluster.create(cluster, port=0)
+        record = replace(layout.read(cluster), network=how)
+        layout.write(cluster, record)
+        return {"kept": True, "verdict": ""}
+
+    return run
+
+
+def test_a_row_says_how_links_were_broken_and_proxies_count_for_no_namespaces(
+    tmp_path: Path,
+) -> None:
+    """Rows of before name no network, and were made in namespaces: they count.
+
+    Seen to fail: runs by proxies, which show less, stood as runs in namespaces.
+    """
+    path = tmp_path / "made-up.jsonl"
+    row = {"run": 1, "kept": True, "not_made_before": 0, "code": fingerprint(LAB)}
+    path.write_text(json.dumps(row) + "\n")
+    said: list[str] = []
+    links = replace(campaign(by_network("proxies")), runs=2, in_namespaces=True)
+    assert not soak(links, tmp_path, say=said.append)
+    assert [row.get("network") for row in results(tmp_path)] == [None, "proxies"]
+    assert any("by proxies" in line for line in said)
+    assert soak(replace(links, run=by_network("namespaces")), tmp_path, say=said.append)
+    assert any("1 runs by proxies" in line for line in said)
+    networks = [row.get("network") for row in results(tmp_path)]
+    assert networks == [None, "proxies", "namespaces"]
+    assert soak(replace(links, in_namespaces=False), tmp_path, runs=3, say=quiet)
+
+
+def test_each_campaign_that_breaks_links_needs_namespaces() -> None:
+    found = {each.name for each in campaigns() if each.in_namespaces}
+    assert found == {*NETWORKS, "lab-ended", "elsewhere-broker-isolated"}
 
 
 def test_soak_gives_up_when_nothing_can_be_made_and_says_where_to_look(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatch
@@ -235,16 +235,25 @@ def commit() -> str | None:
 class Results:
     """A file of JSON lines, one a finished run, appended as they come by one process at a time.
 
-    `rows` are those that hold for this code; of the others only the count is known. A last line
-    that was cut off counts for nothing, and is taken away. A row is refused once the code has
+    `rows` are those that hold for this code, and that `counts` takes where it is given; of the
+    others only the count is known. A last line that was cut off counts for nothing, and is taken
+    away. A row is refused once the code has
     changed, for then nobody knows what made it.
     """
 
-    def __init__(self, path: Path | None, paths: Sequence[str], source: Path = SOURCE) -> None:
-        self._paths, self._source = paths, source
+    def __init__(
+        self,
+        path: Path | None,
+        paths: Sequence[str],
+        source: Path = SOURCE,
+        *,
+        counts: Callable[[Row], bool] = lambda _row: True,
+    ) -> None:
+        self._paths, self._source, self._counts = paths, source, counts
         self.code = fingerprint(paths, source)
         self.rows: list[Row] = []
-        self.others = 0
+        self.others = 0  # of other code
+        self.passed_over = 0  # of this code
         self._file: int | None = None
         if path is not None:
             self._open(path)
@@ -271,9 +280,15 @@ class Results:
                 self.close()
                 raise ResultsError(f"{path}: no result: {line[:80].decode(errors='replace')}")
             if row["code"] == self.code:
-                self.rows.append(row)
+                self._take(row)
             else:
                 self.others += 1
+
+    def _take(self, row: Row) -> None:
+        if self._counts(row):
+            self.rows.append(row)
+        else:
+            self.passed_over += 1
 
     def add(self, row: Row) -> None:
         """Keep a row. ResultsError when the code is not that any more which the rows are for."""
@@ -281,7 +296,7 @@ class Results:
             raise ResultsError("the code was changed while this ran: what it found is of neither")
         at = f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
         whole = {**row, "at": at, "code": self.code, "commit": commit()}
-        self.rows.append(whole)
+        self._take(whole)
         if self._file is not None:
             os.write(self._file, json.dumps(whole).encode() + b"\n")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import confluent_kafka
 
-from holdfast.cluster import apache, layout
+from holdfast.cluster import apache
 from holdfast.cluster.ending import Interrupt
 from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.cluster.network import possible
-from holdfast.cluster.plan import PROXIES
 from holdfast.lab import background, keeping, matrix
 from holdfast.lab.matrix import Grounds, Row
 from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
+from holdfast.lab.soak.campaign import network_of
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
@@ -155,13 +155,10 @@ def version_of(engine: str) -> str | None:
 def grounds_of(folder: Path, engine_version: str | None) -> Grounds:
     """Return what the verdict of a run rests on beside the code. ClusterError: nobody can say.
 
-    How links were broken is said by the clusters that it made, not by what could be had before. One
-    part by proxies makes all of it one by proxies.
+    How links were broken is said by the clusters that it made, not by what could be had before.
     """
-    clusters = folder.glob(f"*/cluster/{layout.DESCRIPTION}")
-    networks = {layout.read(file.parent).network for file in clusters} - {None}
     return Grounds(
-        network=PROXIES if PROXIES in networks else next(iter(networks), None),
+        network=network_of(folder),
         engine_version=engine_version,
         python=platform.python_version(),
         confluent_kafka=confluent_kafka.__version__,

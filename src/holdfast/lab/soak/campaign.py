@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,14 +22,18 @@ from pkgutil import iter_modules
 from typing import Any
 
 import holdfast
+from holdfast.cluster import layout
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.plan import PROXIES
 from holdfast.lab import background
 from holdfast.lab import soak as soak_package
-from holdfast.lab.background import Results
+from holdfast.lab.background import Results, Row
 from holdfast.lab.run import Run
 from holdfast.lab.steps.mishaps import failed
 
 RESULTS = Path("docs") / "design" / "soak"
 _MODULES = "_campaigns"  # so end the names of the modules here that hold CAMPAIGNS
+NETWORK = "network"  # in a row: how links were broken, where there was one
 FAILURES_MAX = 3  # in a row that could not be made: something is wrong with the machine
 
 
@@ -38,6 +43,7 @@ class Campaign:
 
     Its "kept" says whether the run showed what it had to: True, False, or None when the run could
     not be made, which is repeated. `exercises` are the folders of src that it tells something of.
+    `in_namespaces`: it breaks links, and a row by proxies, which show less, doesn't count.
     """
 
     name: str
@@ -45,6 +51,25 @@ class Campaign:
     runs: int
     run: Callable[[Path], dict[str, Any]]
     exercises: tuple[str, ...] = background.LAB
+    in_namespaces: bool = False
+
+
+def network_of(folder: Path) -> str | None:
+    """Return how the clusters below a folder broke links; None: none had a network of its own.
+
+    One by proxies makes all of it one by proxies. ClusterError: nobody can say.
+    """
+    networks = {layout.read(file.parent).network for file in folder.rglob(layout.DESCRIPTION)}
+    return PROXIES if PROXIES in networks else next(iter(networks - {None}), None)
+
+
+def in_namespaces(row: Row) -> bool:
+    """Whether a row counts for links that are broken; older ones name no network and do."""
+    return row.get(NETWORK) != PROXIES
+
+
+def any_row(_row: Row) -> bool:
+    return True
 
 
 def not_judged(problem: Exception, run: Run | None) -> dict[str, Any]:
@@ -80,10 +105,13 @@ def soak(
     """Bring a campaign to its number of runs. True if all of them, old and new, were kept."""
     wanted = campaign.runs if runs is None else runs
     results.mkdir(parents=True, exist_ok=True)
-    with Results(results / f"{campaign.name}.jsonl", campaign.exercises) as done:
+    counts = in_namespaces if campaign.in_namespaces else any_row
+    with Results(results / f"{campaign.name}.jsonl", campaign.exercises, counts=counts) as done:
         say(f"{campaign.name}: {campaign.text} {len(done.rows)} of {wanted} runs are done.")
         if done.others:
             say(f"  {done.others} runs of other code don't count for this one")
+        if done.passed_over:
+            say(f"  {done.passed_over} runs by proxies, which show less, don't count")
         failures = _bring_to(campaign, wanted, done, say)
     repeated = sum(row["not_made_before"] for row in done.rows) + failures
     if repeated:
@@ -115,6 +143,7 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
                 "version": holdfast.__version__,
                 "seconds": round(seconds, 1),
                 "not_made_before": failures,
+                **_network_said(directory),
                 **result,
             }
         )
@@ -123,7 +152,18 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
             shutil.rmtree(directory)
         else:
             say(f"{campaign.name} {number}: its history stays in {directory}")
+        if len(done.rows) < number:
+            say(f"{campaign.name} {number}: by proxies, so it doesn't count; nor would the next")
+            break
     return failures
+
+
+def _network_said(directory: Path) -> Row:
+    """Return what a row says of its network, where there was one."""
+    with suppress(ClusterError):  # what is cut off says nothing
+        network = network_of(directory)
+        return {} if network is None else {NETWORK: network}
+    return {}
 
 
 def main(arguments: Sequence[str]) -> int:

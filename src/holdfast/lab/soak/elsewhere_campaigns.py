@@ -122,6 +122,7 @@ CAMPAIGNS = tuple(
         + ("broken by commands of its owner." if name in WITH_COMMANDS else "only looked at."),
         runs=RUNS,
         run=proof_elsewhere(name, with_commands=name in WITH_COMMANDS),
+        in_namespaces=name in NETWORKS,
         exercises=(*ELSEWHERE_SCENARIOS, *(OF_COMMANDS if name in WITH_COMMANDS else ())),
     )
     for name in (*WITH_COMMANDS, *WITHOUT)

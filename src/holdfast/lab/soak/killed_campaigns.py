@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cluster import ClusterError, LocalCluster, layout
+from holdfast.cluster.network import possible
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.guard import python_path
-from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.campaign import NETWORK, Campaign, network_of
 from holdfast.lab.soak.exercised import by_commands, by_scenario
 
 WORD = "HOLDFAST_LAB_TO_END"  # of the environment
@@ -181,6 +182,8 @@ def ended_at_random(directory: Path) -> dict[str, Any]:
         "verdict": f"{number.name} {further_s:.1f} s after {reached.__name__}, with {left.before} "
         f"processes: {len(left.processes)} left, {len(left.files)} files, exit status "
         f"{left.status}.",
+        # Ended before it had a network, it would have had this one.
+        NETWORK: network_of(directory) or possible.look().how,
         "stage": reached.__name__,
         "left": left.processes,
         "files": left.files,
@@ -200,5 +203,6 @@ CAMPAIGNS = (
             *by_commands("prove"),
             "holdfast/lab/soak/killed_campaigns.py",
         ),
+        in_namespaces=True,
     ),
 )

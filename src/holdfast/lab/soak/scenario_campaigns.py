@@ -15,7 +15,7 @@ from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import SCENARIOS, load_scenario
+from holdfast.lab.scenario import NETWORKS, SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.closing import conclude, expect_kept_somewhere
@@ -132,6 +132,7 @@ CAMPAIGNS = (
             runs=RUNS_OF_SCENARIO,
             run=proof_of(name),
             exercises=by_scenario(name),
+            in_namespaces=name in NETWORKS,
         )
         for name in SCENARIOS
     ),
