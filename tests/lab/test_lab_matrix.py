@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
@@ -27,6 +28,7 @@ from holdfast.lab import background, matrix
 from holdfast.lab.background import fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError
+from holdfast.lab.prove import CRASH
 from holdfast.lab.soak.exercised import by_scenario
 
 CODE = "0123456789abcdef"
@@ -439,8 +441,9 @@ def test_each_row_s_command_runs_that_row_again(
     """Seen to fail: each row named the command of all of them."""
     commands: list[str] = []
 
-    def prove(*_: Any, command: str, **__: Any) -> None:
+    def prove(*_: Any, command: str, **__: Any) -> Any:
         commands.append(command)
+        return SimpleNamespace(exit=Exit.NOT_MADE, verdict="It is not made.")
 
     monkeypatch.setattr(prove_all, "prove", prove)
     all_of(tmp_path, [], control=control)
@@ -502,7 +505,7 @@ def test_all_goes_on_where_it_ended_and_over_what_crashes(
     assert proofs == ["rack-loss", "retention", "split-brain"]
     assert [row.word for row in rows] == ["kept", "not made", "kept"]
     assert "ZeroDivisionError: a slip in its steps" in rows[1].verdict
-    assert "in prove" in (tmp_path / "embedded" / "retention" / prove_all.CRASH).read_text()
+    assert "in prove" in (tmp_path / "embedded" / "retention" / CRASH).read_text()
     assert matrix.worst(rows) is Exit.NOT_MADE
     assert 'href="embedded/retention' not in (tmp_path / matrix.PAGE).read_text()
     proofs.clear()

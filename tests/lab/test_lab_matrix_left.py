@@ -13,6 +13,7 @@ import pytest
 from tests.lab.test_lab_matrix import verdict
 
 from holdfast.cli.proving import prove_all
+from holdfast.cluster import ClusterError
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
 
@@ -83,3 +84,67 @@ def test_half_a_run_that_was_being_removed_does_not_count(
     assert row(tmp_path).word == "kept"
     assert proofs == [folder, folder]
     assert {path.name for path in folder.parent.iterdir()} == {NAME}, "and the half is gone"
+
+
+def no_room(*_words: Any, **_flags: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def nobody_knows(*_words: Any) -> None:
+    raise ClusterError("the cluster's description can't be read")
+
+
+@pytest.mark.parametrize("code", [Exit.BROKEN, Exit.KEPT])
+@pytest.mark.parametrize(
+    ("owner", "name", "fails"),
+    [(matrix, "stamp", no_room), (prove_all, "grounds_of", nobody_knows)],
+    ids=["a full disk", "no description"],
+)
+def test_what_can_not_be_stamped_keeps_what_it_came_to(
+    tmp_path: Path,
+    proofs: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    code: Exit,
+    owner: Any,
+    name: str,
+    fails: Any,
+) -> None:
+    """Seen to fail: what was broken was not made, and gone without a word the next time."""
+
+    def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
+        verdict(tmp_path, "embedded", NAME, code, verdict="3 lost.")
+        (folder / matrix.STAMP).unlink()
+        patched.setattr(owner, name, fails)
+        return SimpleNamespace(exit=code, verdict="3 lost.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prove_all, "prove", prove)
+        found = row(tmp_path)
+    assert found.word == ("broken" if code is Exit.BROKEN else "not made")
+    assert found.verdict.endswith("3 lost.")
+    assert found.verdict.startswith("Nobody can say on what this rests")
+    assert found.code is None, "it is run again"
+    said: list[str] = []
+    rows, _ = prove_all.prove_all(tmp_path, ["embedded"], control=True, say=said.append)
+    assert [each.word for each in rows] == ["kept"]
+    assert len(proofs) == 1
+    assert any(line.endswith("3 lost.") for line in said) == (code is Exit.BROKEN)
+
+
+def test_what_is_broken_is_broken_also_where_no_page_can_be_written(
+    tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, codes = matrix.write, [Exit.KEPT, Exit.BROKEN]
+
+    def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
+        code = codes.pop()
+        verdict(tmp_path, folder.parent.name, NAME, code)
+        monkeypatch.setattr(matrix, "write", no_room)
+        return SimpleNamespace(exit=code, verdict="3 lost.")
+
+    monkeypatch.setattr(prove_all, "prove", prove)
+    assert row(tmp_path).word == "broken"
+    monkeypatch.setattr(matrix, "write", real)
+    with pytest.raises(OSError, match="No space"):
+        row(tmp_path / "other")
+    assert not proofs

@@ -27,7 +27,7 @@ from holdfast.lab.journal import Exit, read_manifest
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.prove import UNFINISHED, _verdict
+from holdfast.lab.prove import CRASH, UNFINISHED, _verdict
 from holdfast.lab.report import Check
 from holdfast.lab.report.views import part_badge, part_views, run_badge
 from holdfast.lab.run import Run
@@ -444,6 +444,51 @@ def test_a_run_that_can_not_be_made_proves_nothing(
     outcome = prove(tmp_path, monkeypatch, stories)
     assert outcome.exit is Exit.NOT_MADE
     assert outcome.error == "the cluster did not start"
+
+
+def wrong(*_: object) -> Run:
+    raise KeyError("of ours")
+
+
+def test_an_error_of_ours_is_not_made_and_says_what_to_report(tmp_path: Path) -> None:
+    """Seen to fail: a traceback and exit status 2, and no verdict in the folder."""
+    said: list[str] = []
+    outcome = proving.prove(
+        SCENARIO, SCENARIO.defaults, tmp_path, command="x", begin=wrong, say=said.append
+    )
+    assert outcome.exit is Exit.NOT_MADE
+    assert f"please report it with {tmp_path / CRASH}: KeyError: 'of ours'" in outcome.verdict
+    assert outcome.verdict in said
+    values = json.loads((tmp_path / VERDICT).read_text())
+    assert (values["exit"], values["error"]) == (2, outcome.error)
+    assert "in wrong" in (tmp_path / CRASH).read_text()
+    assert read_manifest(tmp_path)["scenario"] == "made-up"
+
+
+def test_what_is_broken_stays_so_where_an_error_of_ours_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = prove(tmp_path, monkeypatch, {"main": LOSSY, "control": LOSSY})
+    found = proving._run_part
+
+    def run_part(part: Part, *more: Any) -> PartResult:
+        return wrong() if part.is_control else found(part, *more)  # type: ignore[return-value]
+
+    monkeypatch.setattr(proving, "_run_part", run_part)
+    outcome = proving.prove(SCENARIO, SCENARIO.defaults, tmp_path / "again", command="x")
+    assert outcome.exit is Exit.BROKEN
+    assert "KeyError" in str(outcome.error)
+
+
+def test_an_error_of_ours_in_the_report_leaves_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proving, "write_report", wrong)
+    outcome = prove(tmp_path, monkeypatch, {"main": LOSSY, "control": LOSSY})
+    assert outcome.exit is Exit.BROKEN
+    values = json.loads((tmp_path / "out" / VERDICT).read_text())
+    assert (values["exit"], values["report"]) == (1, None)
+    assert "KeyError: 'of ours'" in values["verdict"]
 
 
 def campaign(run: Callable[[Path], dict[str, Any]]) -> Campaign:

@@ -322,7 +322,7 @@ def run_all(
     except (LabError, ClusterError, OSError) as error:
         fail(str(error))
     if as_json:
-        print(prove_all.as_json(directory), flush=True)
+        print(prove_all.as_json(rows), flush=True)
     else:
         print(f"Matrix:  {page}")
     raise typer.Exit(int(worst(rows)))

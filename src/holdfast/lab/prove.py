@@ -8,6 +8,7 @@ it left in its folder, so that the folder says the same when it is judged again.
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -66,6 +67,7 @@ Begin = Callable[[Parameters, Path, Callable[[str], None]], Run]
 KIND = "proof"
 REPEATED = "repeated"  # in the name of a check of groups
 UNFINISHED = f".{VERDICT}"  # until all is written
+CRASH = "crash.txt"  # in the folder of a proof that an error of ours has ended
 SAID_MAX = 3  # findings of a part
 EXCUSES_MAX = 100_000  # of each anomaly, in each partition, that are looked at one by one
 TOO_BUSY = "The run could not be made: the machine is too busy for this run"
@@ -82,6 +84,8 @@ def prove(
     begin: Begin = Run,
 ) -> Outcome:
     """Run a scenario into an empty directory. Never raises what a run can end with.
+
+    Nor does an error of ours end more than this proof: it is not made, and says what to report.
 
     `begin` makes the run of each part: on a cluster of its own, or on one that is there. A seed
     that is wanted and not named is drawn here, and named in what is kept of `command`.
@@ -110,6 +114,8 @@ def prove(
                 break
     except PROBLEMS as problem:
         error = str(problem)
+    except Exception as problem:  # noqa: BLE001 - whatever it is, the folder says what it was
+        error = crashed(directory, problem)
     Interrupt.refuse()
     code, verdict = _verdict(results, error)
     say("")
@@ -127,6 +133,16 @@ def prove(
     return _written(outcome, command, say)
 
 
+def crashed(directory: Path, problem: Exception) -> str:
+    """Write down where an error of ours was met; return what is said of it."""
+    told = "".join(traceback.format_exception(problem))
+    file, where = directory / CRASH, ""
+    with suppress(OSError):  # a full disk
+        file.write_text(told, encoding="utf-8")
+        where = f" with {file}"
+    return f"this is an error of ours, please report it{where}: {type(problem).__name__}: {problem}"
+
+
 def _written(outcome: Outcome, command: str, say: Callable[[str], None]) -> Outcome:
     """Write the report, if there is something to report, and the verdict; return what it is then.
 
@@ -141,6 +157,10 @@ def _written(outcome: Outcome, command: str, say: Callable[[str], None]) -> Outc
                 write_report(outcome.report, report_of(outcome, command))
             except OSError as problem:
                 outcome = _unwritten(outcome, f"The report can't be written: {problem}.", say)
+                _write_verdict(outcome, unfinished)
+            except Exception as problem:  # noqa: BLE001 - as above
+                told = crashed(outcome.directory, problem)
+                outcome = _unwritten(outcome, f"The report can't be written: {told}.", say)
                 _write_verdict(outcome, unfinished)
         unfinished.replace(outcome.directory / VERDICT)
     except OSError as problem:  # a full disk: nobody can look at this again

@@ -8,26 +8,28 @@ import platform
 import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import confluent_kafka
 
 from holdfast.cluster import apache
 from holdfast.cluster.ending import Interrupt
-from holdfast.cluster.layout import EMBEDDED, OLDER
+from holdfast.cluster.layout import EMBEDDED, OLDER, ClusterError
 from holdfast.cluster.network import possible
 from holdfast.lab import background, keeping, matrix
+from holdfast.lab.journal import Exit
 from holdfast.lab.matrix import Grounds, Row
+from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError
-from holdfast.lab.prove import prove
+from holdfast.lab.prove import CRASH, prove
 from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
 from holdfast.lab.soak.campaign import network_of
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
 PROFILE = "lab"  # what is meant where none is named
-CRASH = "crash.txt"  # in a run's folder
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
 
@@ -109,11 +111,10 @@ def prove_all(
             if row and matrix.is_done(row, code, network=network, with_controls=control):
                 done[engine, name] = row
 
-        def write() -> tuple[list[Row], Path]:
-            rows = [done[run] for run in begun.codes if run in done]
-            return rows, matrix.write(directory, rows, counts)
+        def rows() -> list[Row]:
+            return [done[run] for run in begun.codes if run in done]
 
-        written = write()  # from here on the folder is known for its own
+        page = matrix.write(directory, rows(), counts)  # the folder is known for its own now
         for engine, name in begun.codes:
             mine = planned[engine]
             head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
@@ -122,9 +123,15 @@ def prove_all(
                 continue
             say(head)
             done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
-            written = write()
+            try:
+                matrix.write(directory, rows(), counts)
+            except OSError as problem:
+                if matrix.worst(rows()) is not Exit.BROKEN:
+                    raise
+                say(f"{page} can't be written: {problem}. All stops here; broken is broken.")
+                break
             Interrupt.refuse()
-    return written
+        return rows(), page
 
 
 def files_of(engine: str, scenario: str) -> tuple[str, ...]:
@@ -182,6 +189,9 @@ def run(
     """
     begun.refuse_changed(engine, name)
     folder = matrix.folder_of(directory, engine, name)
+    before = matrix.row_of(directory, engine, name)
+    if before is not None and before.code is None and Exit(before.exit) is Exit.BROKEN:
+        say(f"It is made again, for nobody knows of which code this was: {before.verdict}")
     keeping.remove(folder)
     try:
         scenario = load_scenario(name)
@@ -192,11 +202,6 @@ def run(
         words = [*(f"--{flag} {value}" for flag, value in flags.items())]
         again = " ".join(["holdfast prove", name, *words, *([] if control else ["--no-control"])])
         outcome = prove(scenario, parameters, folder, command=again, control=control, say=say)
-        begun.refuse_changed(engine, name)
-        grounds = grounds_of(folder, begun.versions[engine])
-        matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)
-    except CodeChangedError:
-        raise
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is kept, and others go on
         begun.refuse_changed(engine, name)  # halves of two codes crash, and that says nothing
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,11 +209,29 @@ def run(
         why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
         say(why)
         return matrix.not_made(directory, engine, name, why)
+    begun.refuse_changed(engine, name)
+    try:
+        grounds = grounds_of(folder, begun.versions[engine])
+        matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)
+    except (OSError, ClusterError) as problem:
+        with suppress(OSError):  # half a stamp is none
+            (folder / matrix.STAMP).unlink(missing_ok=True)
+        why = f"Nobody can say on what this rests, so that it is made again: {problem}."
+        say(why)
+        return _without_stamp(directory, engine, name, outcome, why)
     row = matrix.row_of(directory, engine, name)
-    if row is None:  # its verdict could not be written, and says so; what it broke is broken
-        row = matrix.not_made(directory, engine, name, outcome.verdict)
-        row = replace(row, exit=int(outcome.exit))
-    return row
+    # None: its verdict could not be written, and says so.
+    return _without_stamp(directory, engine, name, outcome) if row is None else row
+
+
+def _without_stamp(directory: Path, engine: str, name: str, outcome: Outcome, why: str = "") -> Row:
+    """Return the row of a run that counts for this time alone: what it broke is broken."""
+    verdict = f"{why} {outcome.verdict}".strip()
+    row = matrix.row_of(directory, engine, name)
+    if row is None or Exit(row.exit) is Exit.KEPT:
+        row = matrix.not_made(directory, engine, name, verdict)
+    is_broken = outcome.exit is Exit.BROKEN
+    return replace(row, verdict=verdict, exit=int(Exit.BROKEN if is_broken else Exit.NOT_MADE))
 
 
 def scenarios(say: Callable[[str], None]) -> Iterator[str]:
@@ -221,6 +244,6 @@ def scenarios(say: Callable[[str], None]) -> Iterator[str]:
             yield name
 
 
-def as_json(directory: Path) -> str:
-    """Return the matrix as it was written."""
-    return json.dumps(json.loads((directory / matrix.MATRIX).read_bytes()), indent=2)
+def as_json(rows: Iterable[Row]) -> str:
+    """Return the matrix as it is written."""
+    return json.dumps([asdict(row) for row in rows], indent=2)
