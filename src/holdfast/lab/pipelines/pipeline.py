@@ -79,6 +79,7 @@ class Pipeline:
         self._rows: list[list[str]] = []
         self._looked_s = 0.0
         self._positions: dict[int, int] = {}
+        self._is_whole = True  # so far as anybody has looked
 
     # -- drivers ---------------------------------------------------------------------------------
 
@@ -138,7 +139,8 @@ class Pipeline:
         self.run.soon(lambda: not driver.running, SPARK_S)
         seen = "it goes on" if driver.running else driver.last_words()
         kept = not driver.running and all(word in seen for word in words)
-        self.run.check(name, f"it ends, and names {', '.join(words)}", seen[:600], kept=kept)
+        expected = f"it ends, and names {', '.join(words)}"
+        self.run.check(name, expected, seen[:600], kept=kept, late=driver.running)
         driver.kill()
         return seen
 
@@ -188,7 +190,9 @@ class Pipeline:
         left, took_ms = silent(), (time.monotonic() - begin_s) * 1000
         self._rows.append([when, "-" if left else duration(took_ms)])
         seen = f"nothing of {names(left)} in {bound_s:.0f} s" if left else "rows of all of them"
-        return self.run.check(f"{when}: {GOES_ON}", f"rows of {names(wanted)}", seen, kept=not left)
+        return self.run.check(
+            f"{when}: {GOES_ON}", f"rows of {names(wanted)}", seen, kept=not left, late=True
+        )
 
     def catch_up(self, ends: Mapping[int, int]) -> None:
         """Check that the table comes to where the log ends, as long as it moves at all."""
@@ -202,12 +206,13 @@ class Pipeline:
             return self.is_at(ends) or time.monotonic() - moved_s > STANDSTILL_S
 
         self.run.wait("the table to catch up", done, SPARK_S + 2 * STANDSTILL_S)
-        kept = self.is_at(ends)
+        self._is_whole = self.is_at(ends)
         self.run.check(
             "the table comes to the log's end",
             f"next offsets {dict(ends)}",
             f"next offsets {dict(sorted(self.positions().items()))}",
-            kept=kept,
+            kept=self._is_whole,
+            late=True,
         )
 
     def revive_until(self, ends: Mapping[int, int], when: str) -> None:
@@ -226,15 +231,19 @@ class Pipeline:
             if self.is_at(ends) or driver.running:
                 break
         seen = f"next offsets {dict(sorted(self.positions().items()))}"
-        self.run.check(f"{when}: {GOES_ON}", f"up to {dict(ends)}", seen, kept=self.is_at(ends))
+        late = self.driver.running  # those that have all ended are not late
+        self.run.check(
+            f"{when}: {GOES_ON}", f"up to {dict(ends)}", seen, kept=self.is_at(ends), late=late
+        )
 
     def expect_exact(self, log: Sequence[Row]) -> None:
-        """Check the table row for row."""
+        """Check the table row for row. What it came too late for may be missing."""
         rows = self.table.rows()
         wrong = differences(rows, log)
         for name, kind in CHECKS.items():
             seen = told(kind, wrong[kind]) if wrong[kind] else f"none of {len(rows):,}"
-            self.run.check(name, f"{len(log):,} rows, none {kind}", seen, kept=not wrong[kind])
+            expected, given = f"{len(log):,} rows, none {kind}", kind != MISSING or self._is_whole
+            self.run.check(name, expected, seen, kept=not wrong[kind], given=given)
 
     def finish(self) -> None:
         """Bring the table to the end of the run's own topic, and hold it against that.
