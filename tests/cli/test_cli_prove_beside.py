@@ -305,6 +305,23 @@ def test_a_page_that_can_t_be_written_is_said(run: Run, today: Path, before: Pat
     assert f"{today / prove_beside.PAGE} can't be written: " in outcome.errors
 
 
+def test_what_was_made_in_neither_is_no_agreement(run: Run, tmp_path: Path) -> None:
+    """Seen to fail: two folders in which nothing could be made had no verdict that differs."""
+    runs = {"rack-loss": Exit.NOT_MADE, "retention": Exit.KEPT}
+    for name in ("one", "other"):
+        for scenario, code in runs.items():
+            verdict(tmp_path / name, "embedded", scenario, code)
+        rows = [matrix.row_of(tmp_path / name, "embedded", scenario) for scenario in runs]
+        matrix.write(tmp_path / name, [row for row in rows if row is not None], {})
+    done = beside(run, tmp_path / "one", tmp_path / "other")
+    assert done.status == 2
+    assert "None of 1 verdicts differs." in done.output
+    assert "1 of 2 not made in both, which shows nothing: rack-loss on embedded." in done.output
+    page = text_of((tmp_path / "one" / prove_beside.PAGE).read_text())
+    assert "No verdict differs|The one that was made has the same in both." in page
+    assert "Nothing is shown|Not made in both:|rack-loss|" in page
+
+
 def test_folders_that_share_nothing_are_refused(run: Run, today: Path, tmp_path: Path) -> None:
     other = folder(tmp_path / "other", {"disk-lost": Exit.KEPT})
     outcome = beside(run, today, other)

@@ -75,9 +75,11 @@ def test_what_a_user_has_named_or_put_there_stays(tmp_path: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_a_run_whose_cluster_is_up_again_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["main", "attempt-2/main"], ids=["a proof", "an attempt"])
+def test_a_run_whose_cluster_is_up_again_stays(tmp_path: Path, part: str) -> None:
+    """Seen to fail: a replay of several attempts was removed under its running cluster."""
     path = proof(tmp_path, 1)
-    cluster = LocalCluster.create(path / "main" / "cluster", brokers=1, port=0)
+    cluster = LocalCluster.create(path / part / "cluster", brokers=1, port=0)
     node, pid = cluster.nodes[0], os.getpid()
     running = replace(node, pid=pid, process=processes.identify(pid))
     layout.write(cluster.directory, cluster.record.with_node(running))

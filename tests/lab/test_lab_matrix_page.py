@@ -85,6 +85,72 @@ def test_engines_that_agree_are_said_to(folder: Path) -> None:
     assert "Engines" not in text_of(matrix.write(folder, alone, {}).read_text())
 
 
+def rows_of(tmp_path: Path, runs: dict[tuple[str, str], Exit]) -> list[matrix.Row]:
+    for (engine, name), code in runs.items():
+        verdict(tmp_path, engine, name, code, GROUNDS if engine == "embedded" else THEIRS)
+    rows = [matrix.row_of(tmp_path, *run) for run in runs]
+    return [row for row in rows if row is not None]
+
+
+def test_engines_that_have_shown_nothing_do_not_agree(tmp_path: Path) -> None:
+    """Seen to fail: two engines on which nothing could be made agreed, in green."""
+    runs = {(engine, "rack-loss"): Exit.NOT_MADE for engine in ("embedded", "apache")}
+    text = text_of(matrix.write(tmp_path, rows_of(tmp_path, runs), {}).read_text())
+    assert "Engines agree" not in text
+    assert "|Nothing is shown|Not made on any engine:|rack-loss|" in text
+    runs |= {(engine, "retention"): Exit.KEPT for engine in ("embedded", "apache")}
+    text = text_of(matrix.write(tmp_path, rows_of(tmp_path, runs), {}).read_text())
+    assert "Engines agree|The same verdict in the one scenario that" in text
+    assert "Not made on any engine:|rack-loss|" in text
+    alone = rows_of(tmp_path, {("embedded", "rack-loss"): Exit.NOT_MADE})
+    assert "Nothing is shown" not in text_of(matrix.write(tmp_path, alone, {}).read_text())
+
+
+def test_the_worst_of_all_rows_is_what_they_come_to(tmp_path: Path) -> None:
+    codes = {"rack-loss": Exit.NOT_MADE, "retention": Exit.BROKEN, "split-brain": Exit.KEPT}
+    rows = rows_of(tmp_path, {("embedded", name): code for name, code in codes.items()})
+    assert matrix.worst(rows) is Exit.BROKEN
+    assert matrix.worst([rows[0], rows[2]]) is Exit.NOT_MADE
+    assert matrix.worst(rows[2:]) is Exit.KEPT
+
+
+def test_where_both_broken_and_not_made_differ_what_is_broken_stands_first(tmp_path: Path) -> None:
+    runs = {
+        ("embedded", "rack-loss"): Exit.NOT_MADE,
+        ("embedded", "retention"): Exit.KEPT,
+        ("apache", "rack-loss"): Exit.KEPT,
+        ("apache", "retention"): Exit.BROKEN,
+    }
+    page = matrix.write(tmp_path, rows_of(tmp_path, runs), {}).read_text()
+    assert page.index('href="#retention"') < page.index('href="#rack-loss"')
+    assert '<div class="callout verdict broken">' in page
+
+
+@pytest.mark.parametrize("with_controls", [(True, True), (True, False), (False, False)])
+def test_the_page_says_which_controls_were_left_out(
+    tmp_path: Path, with_controls: tuple[bool, bool]
+) -> None:
+    """Seen to fail: of runs with --no-control it said that each has a control, which must fail."""
+    names = ("rack-loss", "retention")
+    rows = rows_of(tmp_path, {("embedded", name): Exit.KEPT for name in names})
+    rows = [replace(row, with_controls=has) for row, has in zip(rows, with_controls, strict=True)]
+    rows.append(matrix.not_made(tmp_path, "embedded", "split-brain", "It crashed."))
+    text = text_of(matrix.write(tmp_path, rows, {}).read_text())
+    assert ("each has a control, which must fail." in text) == all(with_controls)
+    assert ("Their controls, which must fail, were left out" in text) == (not any(with_controls))
+    left_out = text.count("Its control was left out (--no-control).")
+    assert left_out == (1 if len({*with_controls}) > 1 else 0)
+
+
+def test_the_page_says_what_could_not_be_run_here(tmp_path: Path) -> None:
+    """Seen to fail: without Spark the page had eight scenarios less, and no word of them."""
+    rows = rows_of(tmp_path, {("embedded", "rack-loss"): Exit.KEPT})
+    unplanned = {"there is no pyspark": ["pipeline-gaps", "pipeline-zombie"]}
+    text = text_of(matrix.write(tmp_path, rows, {}, unplanned).read_text())
+    assert "Not run here (there is no pyspark): pipeline-gaps, pipeline-zombie." in text
+    assert "Not run here" not in text_of(matrix.write(tmp_path, rows, {}).read_text())
+
+
 def test_how_many_each_engine_has_kept_is_said_above(folder: Path) -> None:
     rows = [*rows_in(folder), matrix.not_made(folder, "embedded", "split-brain", "It crashed.")]
     text = text_of(matrix.write(folder, rows, {}).read_text())

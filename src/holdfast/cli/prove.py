@@ -138,7 +138,8 @@ def prove(
         typer.Option(
             metavar="DIR",
             help="With --all: run nothing, and hold the folder of --output against this one of "
-            "another --all. One page of both; status 1 where verdicts differ, as of diff.",
+            "another --all. One page of both; status 1 where verdicts differ, as of diff, 2 where "
+            "none does and some were made in neither.",
         ),
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Name the scenarios.")] = False,
@@ -349,7 +350,7 @@ def hold_beside(
     else:
         for line in prove_beside.lines(found, page):
             print(line)
-    raise typer.Exit(1 if found.differ else 0)
+    raise typer.Exit(found.status)
 
 
 def matrix_directory(output: Path | None, profile: str) -> Path:

@@ -90,7 +90,8 @@ def _is_kept(path: Path) -> bool:
 def _runs(path: Path) -> bool:
     """Whether a node of one of its clusters is alive; also when nobody can tell."""
     try:
-        clusters = [LocalCluster.open(file.parent) for file in path.glob("*/cluster/cluster.json")]
+        # A replay's lie deeper, below its attempts.
+        clusters = [LocalCluster.open(file.parent) for file in path.rglob("cluster/cluster.json")]
         return any(
             each.state(node.id) is not State.DEAD for each in clusters for node in each.nodes
         )

@@ -27,6 +27,7 @@ from holdfast.lab.report.scales import duration
 
 MATRIX, PAGE = "matrix.json", "matrix.html"
 LOCK = ".lock"
+NOTHING: Mapping[str, Sequence[str]] = {}
 STAMP = "code.json"  # in a run's folder, written last: which code it holds for, and with what
 _LINKS = {NAMESPACES: "links broken in network namespaces", PROXIES: "links broken by proxies"}
 # A promise's sentences, which `judge` writes, and what a table has room for.
@@ -109,6 +110,16 @@ class Line:
     def differs(self) -> bool:
         """Whether verdicts do. One that was not made is another one, too: it shows nothing."""
         return len({row.word for row in self.found}) > 1
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether nobody could make it: that is the same everywhere, and no agreement."""
+        return all(Exit(row.exit) is Exit.NOT_MADE for row in self.found)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether several have decided it, and alike."""
+        return len(self.found) > 1 and not self.differs and not self.shows_nothing
 
     @property
     def worst(self) -> Exit:
@@ -283,13 +294,19 @@ def worst(rows: Iterable[Row]) -> Exit:
     return next((e for e in (Exit.BROKEN, Exit.NOT_MADE) if e in exits), Exit.KEPT)
 
 
-def write(directory: Path, rows: Sequence[Row], planned: Mapping[str, int]) -> Path:
+def write(
+    directory: Path,
+    rows: Sequence[Row],
+    planned: Mapping[str, int],
+    unplanned: Mapping[str, Sequence[str]] = NOTHING,
+) -> Path:
     """Write the matrix as data and as a page; return the page. OSError.
 
-    `planned`: how many scenarios each engine is to have, in their order.
+    `planned`: how many scenarios each engine is to have, in their order. `unplanned`: why some
+    can't be run here, and which.
     """
     put(directory / MATRIX, json.dumps([asdict(row) for row in rows], indent=2) + "\n")
-    put(directory / PAGE, render(rows, planned))
+    put(directory / PAGE, render(rows, planned, unplanned))
     return directory / PAGE
 
 
@@ -300,7 +317,11 @@ def put(path: Path, content: str) -> None:
     whole.replace(path)
 
 
-def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
+def render(
+    rows: Sequence[Row],
+    planned: Mapping[str, int],
+    unplanned: Mapping[str, Sequence[str]] = NOTHING,
+) -> str:
     """Return the page: a row a scenario, its engines side by side; and how far it is, until whole.
 
     What differs stands first.
@@ -322,13 +343,19 @@ def render(rows: Sequence[Row], planned: Mapping[str, int]) -> str:
         titles=titles,
         tallies=[tally(row for row in rows if row.engine == engine) for engine in engines],
         differ=differ,
-        agree=[line for line in lines if not line.differs],
-        in_both=sum(len(line.found) > 1 for line in lines),
+        others=[line for line in lines if not line.differs],
+        agree=sum(line.agrees for line in lines),
+        nothing=[line for line in lines if len(line.found) > 1 and line.shows_nothing],
         so_far=_so_far(rows, planned),
+        unplanned=unplanned,
+        controls=_controls(rows),
+        uncontrolled=lambda row: _uncontrolled(row, rows),
         common=[*common.values()],
         made_with=lambda row: _labelled("Made with ", _made_with(row, common)),
         settings=_listed(settings),
-        others=lambda row: _labelled("Other settings are ", _listed(_others(row, settings))),
+        other_settings=lambda row: _labelled(
+            "Other settings are ", _listed(_others(row, settings))
+        ),
         has_others=any(_others(row, settings) for row in rows),
     )
 
@@ -355,6 +382,18 @@ def page_of(template: str, **values: Any) -> str:
 def _labelled(label: str, words: str) -> str:
     """Return a sentence, where there are words for it."""
     return f"{label}{words}." if words else ""
+
+
+def _controls(rows: Iterable[Row]) -> str:
+    """Return of how many rows what must fail was run: all, some, none. Unstamped: nobody knows."""
+    found = {row.with_controls for row in rows if row.code is not None}
+    return "some" if len(found) > 1 else "none" if found == {False} else "all"
+
+
+def _uncontrolled(row: Row, rows: Iterable[Row]) -> str:
+    """Return what is said of a row without its control, where others have theirs."""
+    is_said = row.code is not None and not row.with_controls and _controls(rows) == "some"
+    return "Its control was left out (--no-control)." if is_said else ""
 
 
 def _made_with(row: Row, common: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ import json
 import platform
 import shlex
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -95,7 +95,10 @@ def prove_all(
         if engine != EMBEDDED:  # said at once, not when all of ours are done
             apache.find_home(with_zookeeper=engine == OLDER)
     with matrix.held(directory):
-        names = list(scenarios(say))
+        unplanned = left_out()
+        for why, missing in unplanned.items():
+            say(f"{len(missing)} scenarios are left out: {why}.")
+        names = [name for name in SCENARIOS if not any(name in m for m in unplanned.values())]
         planned = {
             engine: [name for name in names if engine != OLDER or name in WITH_ZOOKEEPER]
             for engine in engines
@@ -114,7 +117,8 @@ def prove_all(
         def rows() -> list[Row]:
             return [done[run] for run in begun.codes if run in done]
 
-        page = matrix.write(directory, rows(), counts)  # the folder is known for its own now
+        # From here on the folder is known for its own.
+        page = matrix.write(directory, rows(), counts, unplanned)
         for engine, name in begun.codes:
             mine = planned[engine]
             head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
@@ -124,7 +128,7 @@ def prove_all(
             say(head)
             done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
             try:
-                matrix.write(directory, rows(), counts)
+                matrix.write(directory, rows(), counts, unplanned)
             except OSError as problem:
                 if matrix.worst(rows()) is not Exit.BROKEN:
                     raise
@@ -234,14 +238,12 @@ def _without_stamp(directory: Path, engine: str, name: str, outcome: Outcome, wh
     return replace(row, verdict=verdict, exit=int(Exit.BROKEN if is_broken else Exit.NOT_MADE))
 
 
-def scenarios(say: Callable[[str], None]) -> Iterator[str]:
-    """Yield the scenarios that can be run here."""
-    has_spark = importlib.util.find_spec(SPARK) is not None
-    if not has_spark:
-        say(f"{len(PIPELINES)} scenarios of Spark are left out: pip install 'holdfast[spark]'.")
-    for name in SCENARIOS:
-        if has_spark or name not in PIPELINES:
-            yield name
+def left_out() -> dict[str, list[str]]:
+    """Return why some scenarios can't be run here, and which these are."""
+    if importlib.util.find_spec(SPARK) is not None:
+        return {}
+    found = [name for name in SCENARIOS if name in PIPELINES]
+    return {f"there is no {SPARK}: pip install 'holdfast[spark]'": found} if found else {}
 
 
 def as_json(rows: Iterable[Row]) -> str:

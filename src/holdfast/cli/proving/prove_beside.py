@@ -115,6 +115,16 @@ class Comparison:
         return [pair for pair in self.pairs if pair.differs]
 
     @property
+    def nothing(self) -> list[Pair]:
+        """What was made in neither: the same in both, and no agreement."""
+        return [pair for pair in self.pairs if pair.shows_nothing]
+
+    @property
+    def status(self) -> int:
+        """The exit status, as of diff: 0 the same, 1 not; 2: of some nobody can say."""
+        return 1 if self.differ else 2 if self.nothing else 0
+
+    @property
     def titles(self) -> list[str]:
         """What each side is called, with its engine where the sides have not the same."""
         names = _names(*(folder.path for folder in self.folders))
@@ -321,18 +331,22 @@ def write(comparison: Comparison) -> Path:
 def lines(comparison: Comparison, page: Path) -> Iterator[str]:
     """Yield what a terminal is told: what differs in verdict, and what else is not the same."""
     differ, count = comparison.differ, len(comparison.pairs)
+    decided = count - len(comparison.nothing)
     if differ:
         yield f"{len(differ)} of {count} verdicts {'differs' if len(differ) == 1 else 'differ'}:"
-    elif count == 1:
+    elif count == decided == 1:
         yield "The one verdict is the same in both."
-    else:
-        yield f"None of {count} verdicts differs."
+    elif decided:
+        yield f"None of {decided} verdicts differs."
     for pair in differ:
         words = [
             f"{row.word} in {title}"
             for row, title in zip(pair.rows, comparison.titles, strict=True)
         ]
         yield f"  {pair.name}: {', '.join(words)}"
+    if comparison.nothing:
+        names = ", ".join(pair.name for pair in comparison.nothing)
+        yield f"{count - decided} of {count} not made in both, which shows nothing: {names}."
     yield from notes(comparison)
     yield f"Page:    {page}"
 
@@ -369,6 +383,7 @@ def as_json(comparison: Comparison, page: Path) -> dict[str, Any]:
         "page": str(page),
         "compared": len(comparison.pairs),
         "differ": len(comparison.differ),
+        "not_made_in_both": len(comparison.nothing),
         "made_with": comparison.made_with,
         "alone": comparison.alone,
         "unsaid": [folder.unsaid for folder in comparison.folders],
