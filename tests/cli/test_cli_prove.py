@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.cli.proving import prove_all
-from holdfast.lab import scenarios
+from holdfast.lab import matrix, scenarios
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import KEPT_MAX, VERDICT
 from holdfast.lab.outcome import Outcome
@@ -130,6 +131,32 @@ def test_all_on_nothing_that_there_is_is_refused(run: Run, words: list[str], tol
     outcome = run("prove", "--all", *words, "--output", "/proc/nowhere")
     assert (outcome.status, outcome.output) == (2, "")
     assert told in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("codes", "status"),
+    [([0, 0], 0), ([0, 2], 2), ([2, 1, 0], 1), ([1], 1)],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["words", "json"])
+def test_all_ends_with_the_worst_of_its_rows(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    codes: list[int],
+    status: int,
+    more: list[str],
+) -> None:
+    rows = [
+        replace(matrix.not_made(tmp_path, "embedded", f"s{number}", "so"), exit=code)
+        for number, code in enumerate(codes)
+    ]
+    monkeypatch.setattr(prove_all, "prove_all", lambda *_, **__: (rows, tmp_path / "page"))
+    outcome = run("prove", "--all", "--output", str(tmp_path / "out"), *more)
+    assert outcome.status == status
+    if more:
+        assert [row["exit"] for row in json.loads(outcome.output)] == codes
+    else:
+        assert outcome.output == f"Matrix:  {tmp_path / 'page'}\n"
 
 
 def test_all_under_kafka_s_profile_has_a_folder_of_its_own(

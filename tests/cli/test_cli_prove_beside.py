@@ -261,6 +261,89 @@ def test_a_folder_of_something_else_is_refused(
     assert not (today / prove_beside.PAGE).exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grounds": "wires"},
+        {"grounds": {"network": "wires"}},
+        {"grounds": {"librdkafka": 2}},
+        {"grounds": {"engine_version": 4}},
+        {"settings": ["acks"]},
+        {"settings": {"acks": 1}},
+        {"gap_ms": float("nan")},
+        {"gap_held_ms": True},
+        {"exit": True},
+        {"promise": 5},
+        {"verdict": None},
+        {"starved": None},
+        {"code": 7},
+        {"with_controls": "no"},
+    ],
+    ids=str,
+)
+def test_a_row_of_another_kind_is_refused_and_ends_in_no_traceback(
+    run: Run, today: Path, before: Path, change: dict[str, Any]
+) -> None:
+    """Seen to fail: tracebacks, and a page with "librdkafka None"."""
+    rows = json.loads((before / matrix.MATRIX).read_bytes())
+    if isinstance(grounds := change.get("grounds"), dict):
+        change = {"grounds": rows[0]["grounds"] | grounds}
+    rows[0] |= change
+    (before / matrix.MATRIX).write_text(json.dumps(rows))
+    outcome = beside(run, today, before)
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "has no matrix.json that `prove --all` has written" in outcome.errors
+
+
+def test_grounds_that_are_not_all_told_are_told_of_nobody(
+    run: Run, today: Path, before: Path
+) -> None:
+    rows = json.loads((before / matrix.MATRIX).read_bytes())
+    for row in rows:
+        del row["grounds"]["librdkafka"]
+    (before / matrix.MATRIX).write_text(json.dumps(rows))
+    outcome = beside(run, today, before)
+    assert outcome.status == 1
+    assert "last week was written by another version, which doesn't say: grounds." in outcome.output
+    assert "None" not in outcome.output.replace("None of", "")
+
+
+def test_what_is_broken_stands_before_what_was_not_made(run: Run, tmp_path: Path) -> None:
+    codes = {"rack-loss": Exit.NOT_MADE, "retention": Exit.BROKEN, "split-brain": Exit.KEPT}
+    for name, codes_there in {"one": codes, "other": dict.fromkeys(codes, Exit.KEPT)}.items():
+        for scenario, code in codes_there.items():
+            verdict(tmp_path / name, "embedded", scenario, code)
+        found = [matrix.row_of(tmp_path / name, "embedded", scenario) for scenario in codes]
+        matrix.write(tmp_path / name, [row for row in found if row is not None], {})
+    lines = beside(run, tmp_path / "one", tmp_path / "other").output.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["retention", "rack-loss"]
+
+
+def test_two_engines_are_of_two_codes_and_versions_and_nobody_says_so(
+    run: Run, today: Path, tmp_path: Path
+) -> None:
+    """Their titles say which they are; the change of a code would be said of each row."""
+    grounds = replace(GROUNDS, engine_version="4.3.1")
+    theirs = dict.fromkeys(NAMES, Exit.KEPT)
+    there = folder(tmp_path / "there", theirs, engine="apache", grounds=grounds)
+    for row in (found := json.loads((there / matrix.MATRIX).read_bytes())):
+        row["code"] = "another"
+    (there / matrix.MATRIX).write_text(json.dumps(found))
+    output = beside(run, today, there).output
+    assert "The code is" not in output
+    assert "Made with" not in output
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "much"),
+    [(2.0, 1.0, True), (1.0, 2.0, True), (1.9, 1.0, False), (1.0, 1.9, False), (1.0, None, False)],
+)
+def test_what_is_twice_as_long_or_half_as_long_is_much(
+    now: float, then: float | None, much: bool
+) -> None:
+    assert prove_beside.is_much(now, then) is much
+
+
 def test_a_folder_that_nothing_was_run_into_says_how(run: Run, today: Path, tmp_path: Path) -> None:
     """Goal: --beside runs nothing, so what has to be run first is said."""
     outcome = beside(run, tmp_path / "new one", today)
@@ -287,6 +370,8 @@ def test_a_folder_beside_itself_is_refused(run: Run, today: Path, tmp_path: Path
         (["--engine", "apache"], "no verdict of apache; it has embedded"),
         (["--engine", ""], "no verdict of ''; it has embedded"),
         (["--no-control"], "--no-control has no effect with --beside"),
+        (["--profile", "kafka"], "--profile has no effect with --beside and --output"),
+        (["--profile", "fast"], "--profile has no effect with --beside and --output"),
     ],
 )
 def test_what_can_t_be_compared_is_refused(
@@ -303,6 +388,14 @@ def test_a_page_that_can_t_be_written_is_said(run: Run, today: Path, before: Pat
     outcome = beside(run, today, before)
     assert (outcome.status, outcome.output) == (2, "")
     assert f"{today / prove_beside.PAGE} can't be written: " in outcome.errors
+
+
+def test_a_profile_that_there_is_not_is_refused_without_a_folder_too(
+    run: Run, before: Path
+) -> None:
+    outcome = run("prove", "--all", "--profile", "fast", "--beside", str(before))
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "--profile fast: it is lab or kafka." in outcome.errors
 
 
 def test_what_was_made_in_neither_is_no_agreement(run: Run, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Method: one scenario whose proof is a function; another code, a disk that is ful
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from tests.lab.test_lab_matrix import verdict
 
 from holdfast.cli.proving import prove_all
-from holdfast.cluster import ClusterError
+from holdfast.cluster import ClusterError, LocalCluster, apache, layout
+from holdfast.cluster.ending import Interrupt
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
 
@@ -148,3 +151,81 @@ def test_what_is_broken_is_broken_also_where_no_page_can_be_written(
     with pytest.raises(OSError, match="No space"):
         row(tmp_path / "other")
     assert not proofs
+
+
+def test_an_interruption_that_a_proof_has_passed_over_ends_all(
+    tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: Ctrl-C comes while the last steps of a proof are made; it raises nothing there."""
+    inner = vars(prove_all)["prove"]
+
+    def prove(*words: Any, **flags: Any) -> Any:
+        monkeypatch.setattr(Interrupt, "came", True)
+        return inner(*words, **flags)
+
+    monkeypatch.setattr(prove_all, "prove", prove)
+    monkeypatch.setattr(prove_all, "SCENARIOS", [NAME, "retention"])
+    with pytest.raises(KeyboardInterrupt):
+        row(tmp_path)
+    assert len(proofs) == 1
+    assert len(matrix.written(tmp_path) or []) == 1, "what it came to is kept"
+
+
+def test_a_control_s_figures_are_none_of_the_row_s(tmp_path: Path) -> None:
+    verdict(tmp_path, "embedded", NAME, Exit.KEPT)
+    file = matrix.folder_of(tmp_path, "embedded", NAME) / "verdict.json"
+    values = json.loads(file.read_text())
+    values["parts"][-1] |= {"share_acknowledged": 0.1, "gap_ms_longest": 9e9}
+    file.write_text(json.dumps(values))
+    found = matrix.row_of(tmp_path, "embedded", NAME)
+    assert found is not None
+    assert (found.share_acknowledged, found.gap_ms) == (0.5, 3100.0)
+
+
+def test_a_page_that_can_not_be_written_whole_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.html"
+    matrix.put(page, "before")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", no_room)
+        with pytest.raises(OSError, match="No space"):
+            matrix.put(page, "half")
+    assert page.read_text() == "before"
+
+
+def test_half_a_page_of_ours_is_nothing_strange(tmp_path: Path) -> None:
+    for name in (matrix.LOCK, f".{matrix.MATRIX}", f".{matrix.PAGE}"):
+        (tmp_path / name).touch()
+    with matrix.held(tmp_path):
+        pass
+
+
+def test_one_part_by_proxies_makes_all_of_it_one_by_proxies(tmp_path: Path) -> None:
+    for part, how in {"main": "namespaces", "control": "proxies", "second": None}.items():
+        cluster = tmp_path / part / "cluster"
+        cluster.parent.mkdir()
+        LocalCluster.create(cluster, brokers=1, controllers=1, port=0)
+        layout.write(cluster, replace(layout.read(cluster), network=how))
+    assert prove_all.grounds_of(tmp_path, None).network == "proxies"
+
+
+@pytest.mark.slow  # it reads what imports what
+def test_two_builds_of_one_apache_kafka_are_two_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: a verdict on one build stood for another of the same version."""
+
+    def code(build: str) -> str:
+        monkeypatch.setattr(apache, "find_home", lambda **_: str(tmp_path / build))
+        return prove_all.code_of("apache", NAME)
+
+    for build in ("one", "same", "other"):
+        (tmp_path / build / "libs").mkdir(parents=True)
+        jar = tmp_path / build / "libs" / "kafka_2.13-4.3.1.jar"
+        jar.write_text("one" if build == "same" else build)
+    assert code("one") == code("same")
+    assert code("one") != code("other")
+    (tmp_path / "same" / "libs" / "kafka-raft-4.3.1.jar").write_text("a part")
+    assert code("one") != code("same")
+    assert " of 4.3.1 " in code("one")

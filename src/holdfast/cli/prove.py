@@ -301,14 +301,13 @@ def run_all(
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.cluster.layout import ENGINES  # noqa: PLC0415 - as above
     from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
-    from holdfast.lab.parameters import PROFILES, LabError  # noqa: PLC0415 - as above
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
 
     engines, profile = given.get("engine", "embedded").split(","), given.get("profile", PROFILE)
     for engine in engines:
         if engine not in ENGINES:
             fail(f"--engine {shlex.quote(engine)}: it is one of {', '.join(ENGINES)}.")
-    if profile not in PROFILES:
-        fail(f"--profile {shlex.quote(profile)}: it is {' or '.join(PROFILES)}.")
+    refuse_profile(given)
     directory = matrix_directory(output, profile)
 
     say = teller(as_json=as_json)
@@ -338,6 +337,9 @@ def hold_beside(
 
     if not control:
         fail("--no-control has no effect with --beside, which runs nothing.")
+    if output and "profile" in given:
+        fail("--profile has no effect with --beside and --output, which names the folder.")
+    refuse_profile(given)
     engines = given["engine"].split(",") if "engine" in given else []
     try:
         directory = matrix_directory(output, given.get("profile", PROFILE))
@@ -351,6 +353,15 @@ def hold_beside(
         for line in prove_beside.lines(found, page):
             print(line)
     raise typer.Exit(found.status)
+
+
+def refuse_profile(given: Mapping[str, str]) -> None:
+    """End with status 2 where there is no such profile."""
+    from holdfast.lab.parameters import PROFILES  # noqa: PLC0415 - `--list` needs none of it
+
+    profile = given.get("profile", PROFILE)
+    if profile not in PROFILES:
+        fail(f"--profile {shlex.quote(profile)}: it is {' or '.join(PROFILES)}.")
 
 
 def matrix_directory(output: Path | None, profile: str) -> Path:

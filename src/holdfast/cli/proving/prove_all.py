@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import platform
@@ -29,6 +30,7 @@ from holdfast.lab.soak.campaign import network_of
 from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
+JARS = "kafka*.jar"  # of an Apache Kafka, without what it takes from others
 PROFILE = "lab"  # what is meant where none is named
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
@@ -151,7 +153,7 @@ def files_of(engine: str, scenario: str) -> tuple[str, ...]:
 def code_of(engine: str, scenario: str) -> str:
     """Return a name for all that a verdict is of. ClusterError: there is no such engine."""
     code, version = background.fingerprint(files_of(engine, scenario)), version_of(engine)
-    return code if version is None else f"{code} of {version}"
+    return code if version is None else f"{code} of {version} {build_of(engine)}"
 
 
 def version_of(engine: str) -> str | None:
@@ -161,6 +163,17 @@ def version_of(engine: str) -> str | None:
     found = apache.version(apache.find_home(with_zookeeper=engine == OLDER))
     assert found is not None, "it was found"
     return ".".join(map(str, found))
+
+
+def build_of(engine: str) -> str:
+    """Return a name for an Apache Kafka's own jars: builds of one version have the same names."""
+    folder = Path(apache.find_home(with_zookeeper=engine == OLDER)) / "libs"
+    digest = hashlib.sha256()
+    for jar in sorted(folder.glob(JARS)):
+        with suppress(OSError), jar.open("rb") as file:  # one that has gone is another build
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{jar.name} {content}\n".encode())
+    return digest.hexdigest()[:12]
 
 
 def grounds_of(folder: Path, engine_version: str | None) -> Grounds:

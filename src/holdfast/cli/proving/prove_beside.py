@@ -7,6 +7,7 @@ begin by removing what is to be compared.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.cluster.plan import NAMESPACES, PROXIES
 from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
 from holdfast.lab.matrix import Grounds, Line, Row
@@ -36,6 +38,16 @@ _UNSAID: Mapping[str, Any] = {
     "with_controls": True,
     "has_report": False,
 }
+_WORDS = (
+    "scenario",
+    "engine",
+    "folder",
+    "promise",
+    "verdict",
+    "controls_failed_by",
+    "starved",
+)
+_FLAGS = ("with_controls", "has_report")
 _FIGURES = (
     "share_acknowledged",
     "gap_ms",
@@ -197,23 +209,55 @@ def read(directory: Path, named: str, advice: str) -> Folder:
     if not rows:
         raise LabError(f"{named}: there is no verdict in it yet.{advice}")
     names = [each.name for each in fields(Row)]
-    unsaid = tuple(name for name in names if any(name not in values for values in written))
+    unsaid = tuple(name for name in names if any(_lacks(values, name) for values in written))
     return Folder(path=directory, rows=tuple(rows), unsaid=unsaid)
 
 
 def _row(values: Mapping[str, Any]) -> Row:
     """Return a row as it was written; what its version did not say stays unsaid."""
     told = {each.name: values.get(each.name, _UNSAID.get(each.name)) for each in fields(Row)}
-    grounds = told["grounds"]
-    if grounds is not None:
-        told["grounds"] = Grounds(**{each.name: grounds.get(each.name) for each in fields(Grounds)})
+    _refuse(not isinstance(told["grounds"], dict | None), "grounds are none")
+    told["grounds"] = None if _lacks(values, "grounds") else _grounds(told["grounds"])
     row = Row(**told)
     Exit(row.exit)
-    if not all(isinstance(words, str) for words in (row.scenario, row.engine, row.folder)):
-        raise TypeError("a name is none")
-    if not all(isinstance(told[name], float | int | None) for name in _FIGURES):
-        raise TypeError("a figure is none")
+    _refuse(type(row.exit) is not int, "an exit status is none")
+    _refuse(not all(isinstance(told[name], str) for name in _WORDS), "words are none")
+    _refuse(not isinstance(row.code, str | None), "a code is none")
+    _refuse(not all(isinstance(told[name], bool) for name in _FLAGS), "a flag is none")
+    _refuse(not all(map(_is_figure, (told[name] for name in _FIGURES))), "a figure is none")
+    _refuse(not isinstance(row.settings, dict), "settings are none")
+    _refuse(not all(isinstance(value, str) for value in row.settings.values()), "a setting is none")
     return row
+
+
+def _grounds(told: Any) -> Grounds | None:
+    """Return what a verdict rests on beside the code, as it was written. TypeError."""
+    if told is None:
+        return None
+    grounds = Grounds(**{each.name: told[each.name] for each in fields(Grounds)})
+    versions = (grounds.python, grounds.confluent_kafka, grounds.librdkafka)
+    _refuse(not all(isinstance(version, str) for version in versions), "a version is none")
+    _refuse(not isinstance(grounds.engine_version, str | None), "an engine's version is none")
+    _refuse(grounds.network not in {None, NAMESPACES, PROXIES}, "a network is none")
+    return grounds
+
+
+def _lacks(values: Mapping[str, Any], name: str) -> bool:
+    """Whether a row does not say this; of grounds each part has to be there."""
+    if name != "grounds" or values.get(name) is None:
+        return name not in values
+    return any(each.name not in values[name] for each in fields(Grounds))
+
+
+def _is_figure(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refuse(is_so: bool, why: str) -> None:
+    if is_so:
+        raise TypeError(why)
 
 
 def _pairs(folders: tuple[Folder, Folder]) -> list[Pair]:
