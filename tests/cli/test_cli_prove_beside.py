@@ -498,3 +498,25 @@ def test_a_person_can_read_them_side_by_side(
     assert len(tops) == 2
     assert len(set(tops)) == 1, "one is below the other"
     assert browser.ask("document.querySelector('.callout').getBoundingClientRect().bottom") < height
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.chromium
+@pytest.mark.skipif(chromium() is None, reason="Debian's chromium is not installed")
+@pytest.mark.parametrize("width", [TELEPHONE[0], 320])
+def test_long_names_of_folders_push_nothing_aside(
+    run: Run, browser: Browser, tmp_path: Path, width: int
+) -> None:
+    """Seen to fail: at 38 letters the page was wider than a telephone; at 320 px badges clipped."""
+    exits = dict.fromkeys(NAMES, Exit.BROKEN)
+    one = folder(tmp_path / ("x" * 38), exits)
+    other = folder(tmp_path / ("2026-11-22-" + "nightly" * 6), dict.fromkeys(NAMES, Exit.KEPT))
+    not_made = matrix.not_made(other, "embedded", "rack-loss", "It crashed.")
+    rows = [matrix.row_of(other, "embedded", name) for name in NAMES[1:]]
+    matrix.write(other, [not_made, *(row for row in rows if row is not None)], {})
+    assert beside(run, one, other).status == 1
+    browser.open(one / prove_beside.PAGE, width=width, height=844, dark=False)
+    assert browser.ask("document.documentElement.scrollWidth") <= width, "it must be pushed aside"
+    assert browser.ask(PUSHED) == []
+    assert browser.ask(SIZES)[0][0] >= SMALLEST_PX
