@@ -6,7 +6,6 @@ Real processes: the cluster is one of ours, and the lab knows its address and co
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from holdfast.cluster.processes import State, wait_until
 from holdfast.lab.elsewhere.before import look_with
 from holdfast.lab.elsewhere.elsewhere_run import HELD, held
 from holdfast.lab.parameters import LabError
-from holdfast.lab.soak.elsewhere_campaigns import changed, write_nodes_file
+from holdfast.lab.soak.elsewhere_campaigns import changed, our_command, write_nodes_file
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -88,7 +87,7 @@ def test_what_would_be_done_is_shown_and_not_done(
     words = ["--no-control", "--signal", "KILL", "--output", str(tmp_path / "run")]
     outcome = run("prove", "one-broker-down", "--nodes", str(nodes), *words)
     assert (outcome.status, outcome.output) == (2, "")
-    way = shlex.join([sys.executable, "-m", "holdfast.cli"])
+    way = our_command()
     assert f"  node 1  kill       {way} kill 1 --signal KILL --data-dir" in outcome.errors
     assert f"  node 0  start      {way} start 0 --data-dir" in outcome.errors
     assert "pause" not in outcome.errors

@@ -53,10 +53,15 @@ OF_COMMANDS = by_commands("nodes", "links")
 LINKS = {"cut": "isolate {id}", "heal": "heal {id}"}
 
 
+def our_command() -> str:
+    """Return how a shell runs the command of this very code."""
+    code = [f"{name}={value}" for name, value in own_code.environment().items()]
+    return shlex.join(["env", *code, sys.executable, "-P", "-m", "holdfast.cli"])
+
+
 def write_nodes_file(path: Path, cluster: LocalCluster) -> None:
     """Write how a cluster of ours is broken by commands, as its user would."""
-    code = [f"{name}={value}" for name, value in own_code.environment().items()]
-    way = shlex.join(["env", *code, sys.executable, "-P", "-m", "holdfast.cli"])
+    way = our_command()
     at = shlex.join(["--data-dir", str(cluster.directory)])
     lines = [f'bootstrap-server = "{cluster.bootstrap_servers}"', "[commands]"]
     commands = COMMANDS | (LINKS if cluster.record.network else {})
