@@ -134,6 +134,22 @@ def test_what_can_not_be_stamped_keeps_what_it_came_to(
     assert any(line.endswith("3 lost.") for line in said) == (code is Exit.BROKEN)
 
 
+def test_what_is_broken_stays_so_where_an_error_of_ours_follows(
+    tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
+        verdict(tmp_path, "embedded", NAME, Exit.BROKEN, verdict="3 lost.")
+        (folder / matrix.STAMP).unlink()
+        raise ZeroDivisionError("behind its verdict")
+
+    monkeypatch.setattr(prove_all, "prove", prove)
+    found = row(tmp_path)
+    assert found.word == "broken"
+    assert found.verdict.startswith("It crashed (ZeroDivisionError: behind its verdict)")
+    assert found.verdict.endswith(" 3 lost.")
+    assert not proofs
+
+
 def test_what_is_broken_is_broken_also_where_no_page_can_be_written(
     tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,10 +221,14 @@ def run(
         outcome = prove(scenario, parameters, folder, command=again, control=control, say=say)
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is kept, and others go on
         begun.refuse_changed(engine, name)  # halves of two codes crash, and that says nothing
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
+        with suppress(OSError):  # a full disk
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
         why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
         say(why)
+        found = matrix.row_of(directory, engine, name)
+        if found is not None and Exit(found.exit) is Exit.BROKEN:  # it crashed behind its verdict
+            return replace(found, verdict=f"{why} {found.verdict}")
         return matrix.not_made(directory, engine, name, why)
     begun.refuse_changed(engine, name)
     try:
