@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holdfast.cluster import ClusterError
 from holdfast.cluster.layout import EMBEDDED
+from holdfast.cluster.own_code import VARIABLE
 from holdfast.cluster.processes import START_MARK
 from holdfast.config.topic import TopicSettings
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
@@ -33,7 +34,6 @@ FILLS_MAX = 50  # the node may write between the look and the change
 # In the log of who has met that. A JVM writes indexes through its memory, where it is told so.
 NO_SPACE = ("No space left on device", "unsafe memory access")
 
-PYTHONPATH = "PYTHONPATH"
 CLOCK_FILE = "clock-ahead-ms"
 HOOK_FILE = "sitecustomize.py"  # Python's own hook: a process imports it before all else
 HOOK = f"""\
@@ -208,9 +208,8 @@ class Machines:
         for node in self._nodes:
             _clock_file(run, node).write_bytes(_offset(0))
         environment = run.cluster.environment
-        before = environment.get(PYTHONPATH, os.environ.get(PYTHONPATH))
-        path = os.pathsep.join(filter(None, [str(hook), before]))
-        run.cluster.environment = {**environment, PYTHONPATH: path}
+        path = os.pathsep.join(filter(None, [str(hook), environment.get(VARIABLE)]))
+        run.cluster.environment = {**environment, VARIABLE: path}
 
     def _start_anew(self) -> None:
         for node in self._nodes:
