@@ -132,9 +132,12 @@ def test_a_rate_holds_for_more_than_its_backlog() -> None:
         begun = asyncio.get_running_loop().time()
         count = int(1.3 * rate / size)
         for _ in range(count):
-            leaves = await relays.admit(THERE, size)
-        assert leaves >= begun + count * size / rate - 0.001
-        assert await relays.admit(BACK, size) == 0
+            leaving = await relays.admit(THERE, size)
+            assert leaving is not None
+            leaving.left()
+        assert leaving is not None
+        assert leaving.at_s >= begun + count * size / rate - 0.001
+        assert await relays.admit(BACK, size) is None
 
     asyncio.run(run())
 

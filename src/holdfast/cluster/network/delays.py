@@ -45,7 +45,10 @@ class SlowLink:
         """Return when a packet that comes now leaves; None: there is no room for it."""
         begins = max(now_us, self._free_us) if self.how.rate else now_us
         held = size + PACKET_BYTES
-        is_full = held > min(WAITING_BYTES_MAX - self._waiting_bytes, self._room.left_bytes)
+        # Of what is shared nobody has more than is left for all others: what a relay can't pass on
+        # leaves only when the other side takes it.
+        most = min(WAITING_BYTES_MAX, self._room.left_bytes)
+        is_full = held > most - self._waiting_bytes
         if is_full or self._is_behind(begins - now_us):
             self.dropped += 1
             return None

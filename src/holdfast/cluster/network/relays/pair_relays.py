@@ -7,12 +7,14 @@ holds bytes back. Answers can be swallowed. Single packets are not to be seen he
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.cluster.network.delays import SlowLink
-from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Table
+from holdfast.cluster.network.delays import Room, SlowLink
+from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Slow, Table
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.answers import Connection, NotFramesError, Swallowing
 from holdfast.cluster.network.relays.relay import End
@@ -23,6 +25,26 @@ DIAL_TIMEOUT_S: Final = 60.0
 ROOM_S: Final = 0.02  # between two looks whether a link has room
 
 
+@dataclass(slots=True)
+class _Slowing:
+    """The time from when a link is slowed until it is slow no more, in one way or another."""
+
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What a slowed link has taken in: when it leaves by the loop's clock, and its bytes."""
+
+    at_s: float
+    size: int
+    link: SlowLink
+    slowing: _Slowing
+
+    def left(self) -> None:
+        self.link.left(self.size)
+
+
 class Relays:
     """All connections that are relayed, the table they obey, and what is swallowed of which."""
 
@@ -31,27 +53,43 @@ class Relays:
         self._table: Table = {}
         self._changed = asyncio.Event()
         self._open: dict[Pair, set[End]] = {}  # by who dialled whom
-        self._slow: dict[Pair, SlowLink] = {}
+        self._room = Room()  # also of what waits of links that are slow otherwise by now
+        self._slow: dict[Pair, tuple[SlowLink, _Slowing]] = {}
         self._swallowing: dict[Pair, Swallowing] = {}
         self._kept_back: Counter[Pair] = Counter()
 
     def change(self, table: Table) -> None:
         """Obey this table from now on."""
         self._table = table
-        for pair, link in table.items():
-            known = self._slow.get(pair)
-            if link.slow is not None and (known is None or known.how != link.slow):
-                self._slow[pair] = SlowLink(link.slow, f"{self._seed} {pair}")
+        before = self._slow
+        self._slow = {
+            pair: self._slowed(pair, link.slow)
+            for pair, link in table.items()
+            if link.slow is not None
+        }
+        for pair in before.keys() - self._slow.keys():
+            before[pair][1].is_over = True
         self._swallowing = {
             pair: self._swallowing_of(pair, link.answers)
             for pair, link in table.items()
             if link.answers is not None
         }
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._wake()
         for pair in self._open:
             if Cut.RESET in {self.link(pair).cut, self.link(pair[::-1]).cut}:
                 self.end(pair)
+
+    def _wake(self) -> None:
+        """Have whoever waits look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _slowed(self, pair: Pair, how: Slow) -> tuple[SlowLink, _Slowing]:
+        known = self._slow.get(pair)
+        if known is not None and known[0].how == how:
+            return known
+        link = SlowLink(how, f"{self._seed} {pair}", self._room)
+        return link, _Slowing() if known is None else known[1]
 
     def _swallowing_of(self, pair: Pair, what: Answers) -> Swallowing:
         known = self._swallowing.get(pair)
@@ -90,14 +128,9 @@ class Relays:
             ends.add(far)
             # Whoever begins to swallow resets what there is, so no connection needs it later.
             frames = None if self.swallowing(pair[::-1]) is None else Connection()
-            there, back = _There(self, pair, frames), _Back(self, pair, frames)
+            there, back = (way(self, pair, frames, (near, far)) for way in (_There, _Back))
             try:
-                for data in begun:
-                    far.writer.write(await there.pass_on(data))
-                await relay.join(near, far, there, back)
-            except OSError:
-                far.reset()
-                raise
+                await relay.join(near, far, there, back, begun)
             finally:
                 ends.discard(far)
         except OSError:  # nobody there, or what was said is not to go on
@@ -137,20 +170,31 @@ class Relays:
         await self.opened(pair)
         await self.opened(pair[::-1])
 
-    async def admit(self, pair: Pair, size: int) -> float:
-        """Return when so many bytes may go on over a link, by the loop's clock.
+    async def admit(self, pair: Pair, size: int) -> Leaving | None:
+        """Return when so many bytes may go on over a link; None: at once.
 
         Nothing may be lost here: who reads is held up until the link has room.
         """
         clock = asyncio.get_running_loop().time
-        while self.link(pair).slow is not None:
-            slow = self._slow[pair]
-            leaves_us = slow.admit(int(clock() * 1e6), size)
+        while (slowed := self._slow.get(pair)) is not None:
+            link, slowing = slowed
+            leaves_us = link.admit(int(clock() * 1e6), size)
             if leaves_us is not None:
-                slow.left(size)
-                return leaves_us / 1e6
+                return Leaving(leaves_us / 1e6, size, link, slowing)
             await asyncio.sleep(ROOM_S)
-        return 0.0
+        return None
+
+    async def due(self, leaving: Leaving, ends: Sequence[End]) -> None:
+        """Return when something may leave: once its time has come, or its link is slow no more.
+
+        ConnectionResetError: we have ended the connection, which holds room for nothing now.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(leaving.at_s):
+                while not leaving.slowing.is_over:
+                    if any(end.was_reset for end in ends):
+                        raise ConnectionResetError
+                    await self._changed.wait()
 
     async def opened(self, pair: Pair) -> None:
         """Return when something may pass a link. ConnectionResetError: nothing will."""
@@ -166,17 +210,42 @@ class Relays:
         ends = self._open.get(pair, ())
         for end in ends:
             end.reset()
+        self._wake()
         return bool(ends)
 
 
-class _There:
+class _Way:
+    """One direction of a connection between a pair: what is on its way."""
+
+    def __init__(
+        self, relays: Relays, pair: Pair, frames: Connection | None, ends: Sequence[End]
+    ) -> None:
+        self._relays, self._pair, self._frames, self._ends = relays, pair, frames, ends
+        self._admitted: deque[Leaving | None] = deque()
+
+    async def _admit(self, link: Pair, size: int) -> float:
+        leaving = await self._relays.admit(link, size)
+        self._admitted.append(leaving)
+        return 0.0 if leaving is None else leaving.at_s
+
+    async def due(self) -> None:
+        if (leaving := self._admitted[0]) is not None:
+            await self._relays.due(leaving, self._ends)
+
+    def left(self) -> None:
+        if (leaving := self._admitted.popleft()) is not None:
+            leaving.left()
+
+    def end(self) -> None:
+        while self._admitted:
+            self.left()
+
+
+class _There(_Way):
     """From who dialled to whom."""
 
-    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
-        self._relays, self._pair, self._frames = relays, pair, frames
-
     async def admit(self, size: int) -> float:
-        return await self._relays.admit(self._pair, size)
+        return await self._admit(self._pair, size)
 
     async def opened(self) -> None:
         await self._relays.opened(self._pair)
@@ -191,14 +260,11 @@ class _There:
         return data
 
 
-class _Back:
+class _Back(_Way):
     """From whom was dialled to who did."""
 
-    def __init__(self, relays: Relays, pair: Pair, frames: Connection | None) -> None:
-        self._relays, self._pair, self._frames = relays, pair, frames
-
     async def admit(self, size: int) -> float:
-        return await self._relays.admit(self._pair[::-1], size)
+        return await self._admit(self._pair[::-1], size)
 
     async def opened(self) -> None:
         await self._relays.opened(self._pair[::-1])

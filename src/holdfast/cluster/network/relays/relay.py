@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 import termios
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -33,13 +34,25 @@ class EndedError(ConnectionResetError):
 
 
 class Passage(Protocol):
-    """What one direction of a connection goes through."""
+    """What one direction of a connection goes through, the first that comes first."""
 
     async def admit(self, size: int) -> float:
         """Return when so many bytes that come now may go on, by the loop's clock; 0: at once.
 
         It takes them in as soon as there is room: who sends is held up until then.
         """
+
+    async def due(self) -> None:
+        """Return when the first of what was admitted may go on, which may be sooner by now.
+
+        ConnectionResetError: the connection has ended meanwhile.
+        """
+
+    def left(self) -> None:
+        """Note that the first of what was admitted has gone on, or has nowhere to go."""
+
+    def end(self) -> None:
+        """Note that nothing more goes on, whatever was admitted."""
 
     async def opened(self) -> None:
         """Return when something may go on: an end as well. ConnectionResetError: nothing will."""
@@ -54,6 +67,15 @@ class Straight:
     async def admit(self, _size: int) -> float:
         return 0.0
 
+    async def due(self) -> None:
+        pass
+
+    def left(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
     async def opened(self) -> None:
         pass
 
@@ -66,10 +88,12 @@ class End:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
+        self.was_reset = False  # by us
         writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def reset(self) -> None:
         """Close it so that the other side is told by an RST."""
+        self.was_reset = True
         held = self.writer.get_extra_info("socket")
         with suppress(OSError):
             held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
@@ -97,10 +121,15 @@ async def dial(address: str, port: int, timeout_s: float) -> End:
         return End(*await asyncio.open_connection(address, port, limit=CHUNK_BYTES))
 
 
-async def join(near: End, far: End, there: Passage, back: Passage) -> None:
-    """Carry both directions until both have ended, or one end breaks: then the other is reset."""
+async def join(
+    near: End, far: End, there: Passage, back: Passage, begun: Sequence[bytes] = ()
+) -> None:
+    """Carry both directions until both have ended, or one end breaks: then the other is reset.
+
+    `begun`: what was read of the near end already.
+    """
     ways = [
-        asyncio.create_task(_carry(near, far, there, back)),
+        asyncio.create_task(_carry(near, far, there, back, begun)),
         asyncio.create_task(_carry(far, near, back, there)),
     ]
     try:
@@ -122,23 +151,23 @@ async def join(near: End, far: End, there: Passage, back: Passage) -> None:
                 await end.writer.wait_closed()
 
 
-_Waiting = asyncio.Queue[tuple[float, bytes | OSError]]  # nothing: the end
+_Waiting = asyncio.Queue[bytes | OSError]  # nothing: the end
 
 
-async def _carry(source: End, sink: End, passage: Passage, back: Passage) -> None:
+async def _carry(
+    source: End, sink: End, passage: Passage, back: Passage, begun: Sequence[bytes] = ()
+) -> None:
     """Carry one direction: read what comes while what came before it still waits.
 
     How an end ends is told over the link, too: nobody hears of it while that is cut.
     """
     waiting: _Waiting = asyncio.Queue(WAITING_CHUNKS)
-    reading = asyncio.create_task(_read(source, passage, waiting))
-    clock = asyncio.get_running_loop().time
+    reading = asyncio.create_task(_read(source, passage, waiting, begun))
     try:
         while True:
-            when, said = await waiting.get()
+            said = await waiting.get()
             waiting.task_done()
-            if when > clock():
-                await asyncio.sleep(when - clock())
+            await passage.due()
             if isinstance(said, OSError):
                 await passage.opened()
                 raise said
@@ -147,13 +176,15 @@ async def _carry(source: End, sink: End, passage: Passage, back: Passage) -> Non
                 break
             if data := await passage.pass_on(said):
                 await _write(sink, data, back)
+            passage.left()
         with suppress(OSError):
             sink.writer.write_eof()
     except EndedError as ended:
         await _write_last(sink, ended.last)
         raise
     finally:
-        reading.cancel()
+        reading.cancel()  # at what it waits for now: it admits nothing more
+        passage.end()
 
 
 async def _write(sink: End, data: bytes, back: Passage) -> None:
@@ -185,15 +216,15 @@ def _unacknowledged(held: socket.socket) -> int:
     return int(size)
 
 
-async def _read(source: End, passage: Passage, waiting: _Waiting) -> None:
+async def _read(source: End, passage: Passage, waiting: _Waiting, begun: Sequence[bytes]) -> None:
+    pieces = iter(begun)
     said: bytes | OSError = b"."
     while said and not isinstance(said, OSError):
         try:
-            said = await source.reader.read(CHUNK_BYTES)
+            said = next(pieces, b"") or await source.reader.read(CHUNK_BYTES)
         except OSError as error:
             said = error
-        size = 0 if isinstance(said, OSError) else len(said)
-        when = await passage.admit(size)
-        await waiting.put((when, said))
+        when = await passage.admit(0 if isinstance(said, OSError) else len(said))
+        await waiting.put(said)
         if not when:  # nothing is in flight: what nobody takes stays with who sent it
             await waiting.join()

@@ -1,0 +1,241 @@
+"""Goal: a relayed link that is slowed holds back all that it carries, and only while it is slow.
+
+Method: relays between sockets of this process, over links that are a minute late: what arrives at
+all was not held back. Memory is bounded by what one link takes in while nothing leaves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from tests.cluster.network.relayed_ends import Address, LetIn, Streams, relayed_ends
+
+from holdfast.cluster.network import delays
+from holdfast.cluster.network.link_table import Cut, Link, Slow
+from holdfast.cluster.network.relays import relay
+from holdfast.cluster.network.relays.pair_relays import Relays
+
+IN_VAIN_S = 0.1
+THERE, BACK = ("client", "1"), ("1", "client")
+LATE = Link(slow=Slow(latency_us=60_000_000))
+NARROW = Link(slow=Slow(rate=1_000))
+CHUNK = bytes(relay.CHUNK_BYTES)
+
+
+def relayed(relays: Relays, check: Callable[[Streams, Streams], Awaitable[None]]) -> None:
+    """Run a check with both ends of a connection that is relayed: the client's, the node's."""
+
+    def relays_to(address: Address) -> LetIn:
+        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await relays.carry(THERE, relay.End(reader, writer), *address)
+
+        return lead
+
+    async def run() -> None:
+        async with relayed_ends(relays_to) as ends:
+            await check(*ends)
+            relays.change({})
+
+    asyncio.run(run())
+
+
+@contextmanager
+def in_vain() -> Iterator[None]:
+    """Expect that the block waits for good."""
+    with pytest.raises(TimeoutError):
+        yield
+
+
+async def hears_nothing(reader: asyncio.StreamReader) -> None:
+    with in_vain():
+        async with asyncio.timeout(IN_VAIN_S):
+            await reader.read(1)
+
+
+@pytest.mark.parametrize("first", [b"q", CHUNK, 4 * CHUNK])
+def test_what_a_connection_begins_with_is_as_late_as_all_else(first: bytes) -> None:
+    """Method: it is said while the link is cut, so that it has come before anything is carried.
+
+    Seen to fail: it arrived at once.
+    """
+
+    async def run() -> None:
+        relays, heard = Relays("1"), asyncio.Queue[bytes]()
+        carried: list[asyncio.Task[None]] = []
+
+        async def take_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                await heard.put(await reader.readexactly(len(first)))
+            writer.close()
+
+        target = await asyncio.start_server(take_in, "127.0.0.1", 0)
+
+        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            address = target.sockets[0].getsockname()
+            carrying = relays.carry(THERE, relay.End(reader, writer), *address)
+            carried.append(asyncio.create_task(carrying))
+
+        listening = await asyncio.start_server(lead, "127.0.0.1", 0)
+        relays.change({THERE: Link(cut=Cut.DROP)})
+        client = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        client[1].write(first)
+        with in_vain():
+            await asyncio.wait_for(heard.get(), IN_VAIN_S)
+        relays.change({THERE: LATE})
+        with in_vain():
+            await asyncio.wait_for(heard.get(), IN_VAIN_S)
+        relays.change({})
+        assert await heard.get() == first
+        client[1].close()
+        await asyncio.gather(*carried)
+        for server in (listening, target):
+            server.close()
+
+    asyncio.run(run())
+
+
+def test_what_waits_goes_on_when_its_link_is_whole() -> None:
+    """Seen to fail: a link that was healed stayed as slow as it had been for what was on its way.
+
+    Method: pieces of before and behind, whose order is told by what they say; a link that is slowed
+    otherwise in between.
+    """
+    relays = Relays("1")
+
+    async def check(client: Streams, node: Streams) -> None:
+        relays.change({THERE: LATE})
+        for number in range(3):
+            client[1].write(b"%d" % number)
+            await hears_nothing(node[0])
+        relays.change({THERE: Link(slow=Slow(latency_us=50_000_000))})
+        await hears_nothing(node[0])
+        relays.change({})
+        client[1].write(b"3")
+        assert await node[0].readexactly(4) == b"0123"
+        client[1].write_eof()
+        assert await node[0].read() == b""
+
+    relayed(relays, check)
+
+
+def test_a_link_that_was_slowed_and_healed_at_one_go_holds_nothing_of_before() -> None:
+    """The second `slow` comes before what waits has been let go."""
+    relays = Relays("1")
+
+    async def check(client: Streams, node: Streams) -> None:
+        relays.change({THERE: LATE})
+        client[1].write(b"before")
+        await hears_nothing(node[0])
+        relays.change({})
+        relays.change({THERE: LATE})
+        assert await node[0].readexactly(6) == b"before"
+        client[1].write(b"behind")
+        await hears_nothing(node[0])
+
+    relayed(relays, check)
+
+
+def test_a_link_slowed_anew_inherits_nothing() -> None:
+    """Seen to fail: one byte waited for 256 KiB of a connection that had been reset before.
+
+    Method: a rate at which those take four minutes, and what nobody has to wait for.
+    """
+
+    async def run() -> None:
+        relays = Relays("1")
+        relays.change({THERE: NARROW})
+        now = asyncio.get_running_loop().time
+        with in_vain():
+            while True:
+                await asyncio.wait_for(relays.admit(THERE, len(CHUNK)), IN_VAIN_S)
+        relays.change({BACK: NARROW})
+        relays.change({THERE: NARROW})
+        begun = now()
+        leaving = await relays.admit(THERE, 1)
+        assert leaving is not None
+        assert leaving.at_s - begun < relay.LAST_S
+
+    asyncio.run(run())
+
+
+def test_all_links_share_one_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what relays hold is bounded in all, and nobody takes all of it from the others.
+
+    Method: links one after another, each of which takes in what it gets; then one piece leaves.
+
+    Seen to fail: each connection took in 4 MiB, of which nobody kept count.
+    """
+    monkeypatch.setattr(delays, "ALL_WAITING_BYTES_MAX", 1 << 20)
+
+    async def run() -> None:
+        relays = Relays("1")
+        pairs = [("client", str(number)) for number in range(4)]
+        relays.change(dict.fromkeys(pairs, LATE))
+        held: dict[tuple[str, str], list[object]] = {pair: [] for pair in pairs}
+        for pair in pairs:
+            with suppress(TimeoutError):
+                while True:
+                    held[pair].append(await asyncio.wait_for(relays.admit(pair, 60_000), 0.05))
+        counts = [len(each) for each in held.values()]
+        assert 12 <= sum(counts) <= (1 << 20) // 60_000
+        assert min(counts) >= 1, "each has some room"
+        relays.change({})
+        assert await relays.admit(pairs[0], 60_000) is None, "what goes on at once needs none"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["healed", "reset"])
+def test_what_has_gone_on_or_never_will_makes_room(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Method: one connection takes all the room that its link gets, and then another way does."""
+    monkeypatch.setattr(delays, "ALL_WAITING_BYTES_MAX", 1 << 20)
+    relays = Relays("1")
+
+    async def full() -> int:
+        """Return how many pieces there is room for, and leave them there."""
+        taken = []
+        with suppress(TimeoutError):
+            while True:
+                taken.append(await asyncio.wait_for(relays.admit(("a", "b"), 60_000), 0.05))
+        for each in taken:
+            assert each is not None
+            each.left()
+        return len(taken)
+
+    async def check(client: Streams, node: Streams) -> None:
+        both = {THERE: LATE, ("a", "b"): LATE}
+        relays.change(both)
+        whole = await full()
+        client[1].write(16 * CHUNK)
+        await hears_nothing(node[0])
+        assert await full() < whole
+        if how == "healed":
+            relays.change({("a", "b"): LATE})
+            await node[0].readexactly(16 * len(CHUNK))
+        else:
+            relay.End(*client).reset()
+            relays.end(THERE)
+            with suppress(ConnectionResetError):
+                assert await node[0].read() == b""
+        assert await full() == whole
+
+    relayed(relays, check)
+
+
+def test_whether_there_was_anything_to_end_is_said() -> None:
+    relays = Relays("1")
+    assert not relays.end(THERE)
+
+    async def check(_client: Streams, node: Streams) -> None:
+        assert not relays.end(BACK)
+        assert relays.end(THERE)
+        with pytest.raises(ConnectionResetError):
+            await node[0].read()
+
+    relayed(relays, check)
+    assert not relays.end(THERE)
