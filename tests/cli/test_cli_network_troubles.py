@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from holdfast.cluster import LocalCluster, processes
 from holdfast.cluster.network import ground
 from holdfast.cluster.network.ground import Servant
 from holdfast.cluster.network.links import link_calls
+from holdfast.cluster.networked import ClusterNetwork
 from holdfast.cluster.processes import State
 
 if TYPE_CHECKING:
@@ -99,10 +100,47 @@ def test_who_serves_a_network_and_does_not(
     said that no controller is active, and so did `watch`; a stopped agent held both up for 30 s.
     """
     assert run("status").status == 0
+    doors_stop_amid_a_look(run, broken, monkeypatch)
     an_agent_stands_still(run, broken, monkeypatch)
     the_door_for_clients_ended(run, broken)
     the_door_of_who_watches_ended(run, broken)
     an_agent_ended(run, broken)
+
+
+def doors_stop_amid_a_look(run: Run, broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked meanwhile is not told, and what is left out is told with the reason.
+
+    Method: the door stops as the first question is about to be asked, and goes on as `status`
+    counts links behind them, which it does only where it leaves out all else.
+
+    Seen to fail: `watch` said that no controller is active, and `status` named the agent alone.
+    """
+
+    def hurts(what: str, which: int, name: str) -> Callable[..., object]:
+        """Return a method of the same that sends a signal before."""
+        owner = LocalCluster if what == "quorum" else ClusterNetwork
+        usual = getattr(owner, what)
+
+        def call(self: object, *arguments: object) -> object:
+            broken.send(which, name)
+            return usual(self, *arguments)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalCluster, "quorum", hurts("quorum", WATCH_DOOR, "STOP"))
+        watched = run("watch", "--looks", "1")
+    assert "the door by which nodes are watched, process" in watched.output
+    assert "nodes can't be seen from here" in watched.output
+    assert "no controller is active" not in watched.output
+    broken.send(AGENT, "STOP")
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterNetwork, "broken_links", hurts("broken_links", WATCH_DOOR, "CONT"))
+        seen = run("status")
+    assert "can't be seen from here" in seen.output
+    assert "the door by which nodes are watched, process" in seen.output
+    broken.send(AGENT, "CONT")
+    assert run("status").status == 0
 
 
 def an_agent_stands_still(run: Run, broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,3 +253,28 @@ def test_who_is_left_inside_is_named(run: Run, broken: Broken) -> None:
     assert f"`kill {entered.pid}` ends what is left there.\n" in down.output
     assert broken.cluster.is_down
     assert "Process" not in run("down").output
+
+
+def test_who_ends_a_cluster_from_inside_is_not_left_inside(broken: Broken) -> None:
+    """Method: `holdfast enter sh` runs `holdfast down`; the shell ends with it, and another stays.
+
+    Seen to fail: `down` named itself, and told to kill it.
+    """
+    down = f"{sys.executable} -m holdfast.cli down"
+    command = [sys.executable, "-m", "holdfast.cli", "enter"]
+    with subprocess.Popen(
+        [*command, "sh", "-c", "echo in; read word"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as staying:
+        assert staying.stdout is not None
+        assert staying.stdout.readline() == b"in\n"
+        words = ["sh", "-c", f"{down}; echo ended"]
+        ended = subprocess.run(
+            [*command, *words], capture_output=True, text=True, timeout=BOUND_S, check=False
+        )
+        staying.communicate(b"\n", timeout=BOUND_S)
+    assert "is down." in ended.stdout, ended.stderr
+    assert ended.stdout.count("still runs in its network") == 1
+    assert f"`kill {staying.pid}` ends what is left there.\n" in ended.stdout
+    assert broken.cluster.is_down

@@ -378,14 +378,14 @@ def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -
         return Snapshot(cluster_id="c", brokers={}, topics={"foo": {0: state}, "__x": {0: state}})
 
     def seen(*answers: Snapshot) -> Partition:
-        found = latest_of(answers, [])
+        found = latest_of(answers, [], first_knows=True)
         assert list(found) == [("foo", 0)]
         return found["foo", 0]
 
     cut_off, latest, newer = told((1, 0, 2), 3), told((1, 2), 3), told((2,), 4)
     assert seen(latest, cut_off).isr == (1, 2)
     assert seen(cut_off, newer).isr == (2,)
-    assert set(latest_of([latest], ["__x", "foo"])) == {("__x", 0), ("foo", 0)}
+    assert set(latest_of([latest], ["__x", "foo"], first_knows=True)) == {("__x", 0), ("foo", 0)}
     quorum = QuorumState(
         leader=100,
         epoch=1,
@@ -395,6 +395,40 @@ def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -
     )
     assert sorted((0, 1, 2, 3), key=lambda node: lag_of(quorum, node)) == [1, 0, 2, 3]
     assert lag_of(None, 1) == lag_of(quorum, 2)
+
+
+def test_what_a_broker_that_is_cut_off_still_tells_of_a_deleted_topic_is_not_shown() -> None:
+    """Goal: which topics there are says who lacks least; only one topic's epochs are compared.
+
+    Method: a topic that was deleted, and made anew with its epochs beginning anew, and brokers that
+    heard of neither. Seen to fail: the highest epoch of a name was shown, and it was well.
+    """
+
+    def told(**topics: tuple[bytes, int]) -> Snapshot:
+        return Snapshot(
+            cluster_id="c",
+            brokers={},
+            topics={name: {0: state(epoch)} for name, (_, epoch) in topics.items()},
+            topic_ids={name: topic_id for name, (topic_id, _) in topics.items()},
+        )
+
+    def state(epoch: int) -> PartitionState:
+        return PartitionState(
+            leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,), offline=(), error=0
+        )
+
+    def epochs(*answers: Snapshot, first_knows: bool = True) -> dict[str, int]:
+        found = latest_of(answers, [], first_knows=first_knows)
+        return {topic: each.epoch for (topic, _), each in found.items()}
+
+    other, before, anew = told(u=(b"u", 1)), told(t=(b"old", 5), u=(b"u", 3)), told(t=(b"new", 0))
+    assert epochs(other, before) == {"u": 3}
+    assert epochs(anew, before) == {"t": 0}
+    assert epochs(replace(before, topic_ids={}), told(t=(b"new", 7))) == {"t": 7, "u": 3}
+    refused = Snapshot(cluster_id="c", brokers={}, topics={"t": {}})
+    assert epochs(refused, before) == {}, "a topic that was asked for and is not there"
+    assert epochs(other, before, first_knows=False) == {"t": 5, "u": 3}
+    assert epochs() == {}
 
 
 def replica(node: int, log_end: int) -> QuorumReplica:

@@ -54,6 +54,7 @@ RESPONSE = MetadataResponse(
     topics=[
         MetadataResponseTopic(
             name="t",
+            topic_id=b"t" * 16,
             partitions=[
                 MetadataResponsePartition(
                     partition_index=1,
@@ -68,22 +69,24 @@ RESPONSE = MetadataResponse(
                     partition_index=0, leader_id=2, leader_epoch=9, replica_nodes=[2], isr_nodes=[2]
                 ),
             ],
-        )
+        ),
+        MetadataResponseTopic(name="of a broker that keeps no ids"),
     ],
 )
 
 
 def frame(body: bytes) -> bytes:
-    return struct.pack(">ii", len(body) + 4, 1) + body
+    return struct.pack(">ii?", len(body) + 5, 1, False) + body  # no tagged fields
 
 
 def test_an_answer_is_read_as_it_was_written() -> None:
     """Goal: every field that waiting uses is right. Method: encode with the tables, ask for it."""
-    with answering(frame(encode(RESPONSE, 8))) as (address, requests):
+    with answering(frame(encode(RESPONSE, 10))) as (address, requests):
         found = probe.ask(address, ["t"])
     assert found is not None
     assert found.cluster_id == "id"
     assert found.brokers == {0: ("a", 1), 2: ("b", 2)}
+    assert found.topic_ids == {"t": b"t" * 16}, "and no id where there is none"
     assert list(found.topics["t"]) == [0, 1]
     assert found.topics["t"][1] == probe.PartitionState(
         leader=-1, leader_epoch=4, replicas=(0, 1, 2), isr=(1,), offline=(1,), error=5
@@ -98,7 +101,7 @@ def test_an_answer_is_read_as_it_was_written() -> None:
 def test_all_topics_or_none_can_be_asked_for() -> None:
     """Goal: None and [] mean what they mean in Kafka. Method: decode what is sent."""
     for topics, expected in ((None, None), ((), [])):
-        with answering(frame(encode(RESPONSE, 8))) as (address, requests):
+        with answering(frame(encode(RESPONSE, 10))) as (address, requests):
             probe.ask(address, topics)
         _, request = decode_request(requests[0][4:])
         assert isinstance(request, MetadataRequest)

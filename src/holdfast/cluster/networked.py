@@ -305,13 +305,30 @@ def ways_in(record: ClusterRecord) -> tuple[dict[int, str], dict[int, str]]:
 
 
 def inside(namespaces: frozenset[Path]) -> dict[int, str]:
-    """Return the processes that stand in one of these namespaces, and the command of each."""
+    """Return the processes that stand in one of these namespaces, and the command of each.
+
+    But for this one and those that it comes from: who asks from inside knows where that is.
+    """
     found: dict[int, str] = {}
+    ours = _ancestry() if namespaces else ()
     for path in Path("/proc").iterdir() if namespaces else ():
+        if not path.name.isdecimal() or int(path.name) in ours:
+            continue
         with suppress(OSError):  # it has ended, or is another user's
-            if path.name.isdecimal() and (path / "ns" / "net").readlink() in namespaces:
+            if (path / "ns" / "net").readlink() in namespaces:
                 words = (path / "cmdline").read_bytes().split(b"\0")
                 found[int(path.name)] = b" ".join(words).decode(errors="replace").strip()
+    return found
+
+
+def _ancestry() -> set[int]:
+    """Return this process, its parent, and so on."""
+    pid, found = os.getpid(), set[int]()
+    with suppress(OSError):  # one has ended: whom it came from nobody says any more
+        while pid:
+            found.add(pid)
+            _, _, fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")
+            pid = int(fields.split()[1])
     return found
 
 

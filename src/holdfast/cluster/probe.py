@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.cluster.layout import ClusterError
@@ -17,7 +17,7 @@ from holdfast.cluster.layout import ClusterError
 if TYPE_CHECKING:
     from holdfast.wire.messages.metadata import MetadataResponseTopic
 
-_VERSION = 8  # of any broker that there is; it has leader epochs and offline replicas
+_VERSION = 10  # of Apache Kafka 2.8 and later; it has leader epochs and topic ids
 _CLIENT_ID = "holdfast-cluster"
 _FRAME_BYTES_MAX = 64 << 20
 
@@ -41,6 +41,7 @@ class Snapshot:
     cluster_id: str | None
     brokers: dict[int, tuple[str, int]]  # id -> host, port; unfenced brokers only
     topics: dict[str, dict[int, PartitionState]]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)  # of those that have one
 
 
 def ask(
@@ -79,6 +80,9 @@ def ask(
         cluster_id=answer.cluster_id,
         brokers={broker.node_id: (broker.host, broker.port) for broker in answer.brokers},
         topics={str(topic.name): _partitions(topic) for topic in answer.topics},
+        topic_ids={
+            str(topic.name): topic.topic_id for topic in answer.topics if any(topic.topic_id)
+        },
     )
 
 

@@ -1,4 +1,4 @@
-"""One look at the local cluster: what `status` and `up` show of it.
+"""One look at the local cluster: what `status` and `up` show of it, and what `watch` may ask.
 
 Owns what is not told: who watches nodes of a network does so by a door, and where that one does not
 serve, silence says nothing of them.
@@ -6,9 +6,9 @@ serve, silence says nothing of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.cluster import LocalCluster, nodes, processes
 from holdfast.cluster.layout import NodeRecord
@@ -18,6 +18,8 @@ from holdfast.config.figures import TROUBLES
 
 if TYPE_CHECKING:
     from holdfast.cluster.networked import Trouble
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +36,28 @@ class Look:
 
 
 def look(cluster: LocalCluster) -> Look:
-    """Look now. Who can't be seen is not asked, since an answer would take as long as it may."""
-    if not _is_blind(troubles_of(cluster)):
-        seen = cluster.status()
-        troubles = troubles_of(cluster)  # it may have ended meanwhile
-        if not _is_blind(troubles):
-            return Look(status=seen, troubles=troubles)
-    return Look(status=_unseen(cluster), troubles=troubles_of(cluster))
+    """Look now."""
+    seen, troubles = asked_by_door(cluster, cluster.status)
+    return Look(status=_unseen(cluster) if seen is None else seen, troubles=troubles)
 
 
-def troubles_of(cluster: LocalCluster) -> Sequence[Trouble]:
+def asked_by_door(
+    cluster: LocalCluster, ask: Callable[[], T]
+) -> tuple[T | None, Sequence[Trouble]]:
+    """Return what nodes answer, and which processes of the network do not serve.
+
+    None: it can't be had, for these troubles. Who can't be seen is not asked, since an answer would
+    take as long as it may; and where the door stopped meanwhile silence was no answer.
+    """
+    troubles = _troubles_of(cluster)
+    if _is_blind(troubles):
+        return None, troubles
+    answered = ask()
+    troubles = _troubles_of(cluster)
+    return None if _is_blind(troubles) else answered, troubles
+
+
+def _troubles_of(cluster: LocalCluster) -> Sequence[Trouble]:
     """Return which processes of the cluster's network do not serve; none without one."""
     return () if cluster.record.network is None else cluster.network().troubles()
 

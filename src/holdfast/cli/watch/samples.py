@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.cli.local.looking import troubles_of
+from holdfast.cli.local.looking import asked_by_door
 from holdfast.cli.watch.group_watch import GroupLag, GroupLags
 from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.cluster import ClusterError, LocalCluster
@@ -94,14 +94,23 @@ class Sampler:
         """Look now. ClusterError: there is no cluster any more."""
         cluster = self._cluster
         nodes = {node.id: str(cluster.state(node.id)) for node in cluster.nodes}
-        troubles, gone = troubles_of(cluster), self._gone()
-        if gone or any(each.blinds for each in troubles):
+        if gone := self._gone():
+            return self._unseen(nodes, (), gone)
+        told, troubles = asked_by_door(cluster, lambda: self._told(nodes))
+        gone = self._gone()  # it may have gone meanwhile, as a door may stop
+        if told is None or gone:
             return self._unseen(nodes, troubles, gone)
-        quorum = cluster.quorum()
+        return replace(told, links=self._links(troubles), troubles=[str(each) for each in troubles])
+
+    def _told(self, nodes: Mapping[int, str]) -> Sample:
+        """Return what nodes tell, as far as they do so at once."""
+        quorum = self._cluster.quorum()
         brokers = self._latest_first(nodes, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
         answers = self._answers(brokers)
-        partitions = latest_of(answers.values(), self._topics)
+        # Without an active controller nobody is known to lack less than others.
+        first_knows = any(math.isfinite(lag_of(quorum, node)) for node in list(answers)[:1])
+        partitions = latest_of([*answers.values()], self._topics, first_knows=first_knows)
         ends = self._ends(partitions, nodes)
         return Sample(
             at_s=time.time(),
@@ -112,8 +121,6 @@ class Sampler:
             partitions={
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
-            links=self._links(troubles),
-            troubles=[str(each) for each in troubles],
             lags=self._groups.latest(),
         )
 
@@ -241,13 +248,25 @@ def lag_of(quorum: QuorumState | None, node: int) -> float:
 
 
 def latest_of(
-    answers: Iterable[Snapshot], topics: Sequence[str]
+    answers: Sequence[Snapshot], topics: Sequence[str], *, first_knows: bool
 ) -> dict[TopicPartition, Partition]:
-    """Return each partition as it is in the latest leader epoch; of several the first one's."""
+    """Return each partition as it is in the latest leader epoch; of several the first one's.
+
+    `first_knows`: which topics there are is what the first answer says, whatever brokers tell that
+    are cut off. Epochs are those of one topic: another one of that name begins anew.
+    """
+    ids: dict[str, bytes] = {}
+    for answer in answers:
+        ids = {**answer.topic_ids, **ids}
+    there = {name for name, found in answers[0].topics.items() if found} if answers else set()
     latest: dict[TopicPartition, Partition] = {}
     for answer in answers:
         for topic, found in answer.topics.items():
             if topic.startswith(INTERNAL) and topic not in topics:
+                continue
+            known_id = ids.get(topic)
+            is_other = answer.topic_ids.get(topic, known_id) != known_id
+            if is_other or (first_knows and topic not in there):
                 continue
             for number, state in found.items():
                 known = latest.get((topic, number))
