@@ -8,6 +8,7 @@ Method: samples by hand; lines compared whole where they are what people read.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pty
@@ -24,11 +25,19 @@ from rich.cells import cell_len
 
 from holdfast.cli.exit_status import CommandError
 from holdfast.cli.watch.group_watch import GroupLag
-from holdfast.cli.watch.recording import Recording, as_json
-from holdfast.cli.watch.samples import Partition, Sample, in_words, lag_of, latest_of
+from holdfast.cli.watch.recording import Recording, as_json, changes
+from holdfast.cli.watch.samples import (
+    Partition,
+    Sample,
+    in_words,
+    lag_of,
+    latest_first,
+    latest_of,
+)
 from holdfast.cli.watch.screen import PARTITIONS_MAX, UNSEEN, WIDTH, Memory, clock, fitted, frame
 from holdfast.cli.watch.watch_command import BACK, CLEAR_BELOW
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.probe import PartitionState, Snapshot
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
 
@@ -131,7 +140,7 @@ def test_what_no_broker_tells_of_has_no_leader() -> None:
     assert "31.0 s" in lines[4]
     assert lines[4:] == lines[4:5], "the same leader in the same epoch is no election"
     deleted = after(6, WELL, partitions={})
-    assert shown(FIRST, deleted)[4] == "none: no topics, or no broker answers"
+    assert shown(FIRST, deleted)[4] == "none: there are no topics"
     # Without a controller nothing can be deleted: who answers does not know of it yet.
     starting: dict[str, Any] = {"partitions": {}, "active": None}
     assert "4.0 s" in shown(FIRST, after(6, WELL, **starting), after(10, WELL, **starting))[4]
@@ -174,7 +183,8 @@ def test_another_controller_broken_links_and_groups() -> None:
 
 
 def known(lag: int | None, unknown: int = 0, age_s: float = 1.0) -> GroupLag:
-    return GroupLag(lag=lag, unknown_partitions=unknown, age_s=age_s)
+    told_s = FIRST.monotonic_s - age_s
+    return GroupLag(lag=lag, unknown_partitions=unknown, told_monotonic_s=told_s)
 
 
 def test_what_is_not_known_of_a_lag_is_shown() -> None:
@@ -195,7 +205,7 @@ def test_what_is_not_known_of_a_lag_is_shown() -> None:
     ]
     assert max(map(len, lines)) <= WIDTH
     recorded = as_json(replace(FIRST, lags={"part": known(5000, 1)}))["lags"]
-    assert recorded == {"part": {"lag": 5000, "unknown_partitions": 1, "age_s": 1.0}}
+    assert recorded == {"part": {"lag": 5000, "unknown_partitions": 1, "told_monotonic_s": 49.0}}
 
 
 def test_what_is_wrong_comes_first_and_no_line_is_too_long() -> None:
@@ -246,6 +256,9 @@ def test_what_can_not_be_seen_is_not_told() -> None:
     assert lines[3:] == ["3 of 3 nodes run", "", UNSEEN]
     seen = shown(FIRST, after(1, WELL), after(2, WELL, **blind), after(62, WELL))
     assert seen[4].split()[-1] == "-", "nobody knows of a moment without a leader"
+    gone = replace(WELL, leader=-1, epoch=1, isr=(), end=None)
+    seen = shown(FIRST, after(1, gone), after(3, gone, **blind), after(63, gone), after(64, gone))
+    assert seen[4].endswith(" 3.0 s"), "as long as it was seen"
 
 
 def test_a_look_is_recorded_by_what_has_changed(tmp_path: Path) -> None:
@@ -257,11 +270,13 @@ def test_a_look_is_recorded_by_what_has_changed(tmp_path: Path) -> None:
     grown = many | {("foo", 7): replace(WELL, end=1001)}
     fewer = {place: found for place, found in grown.items() if place[1] != 9}
     looks = [replace(FIRST, partitions=each) for each in (many, grown, many, fewer)]
-    looks[1] = replace(looks[1], lags={"readers": known(5)})
+    looks[1:] = [replace(each, lags={"readers": known(5)}) for each in looks[1:]]
+    looks[2] = replace(looks[2], monotonic_s=FIRST.monotonic_s + 1)
     with Recording(tmp_path / "looks") as recording:
         for sample in looks:
             recording.take(sample)
     lines = (tmp_path / "looks").read_bytes().splitlines()
+    assert json.loads(lines[2])["lags"] == {}, "what is told once is recorded once"
     assert json.loads(lines[1])["partitions"] == {"foo-7": {"end": 1001}}
     assert json.loads(lines[3])["partitions"] == {"foo-7": {"end": 1001}, "foo-9": None}
     assert max(map(len, lines[1:])) < len(lines[0]) / 100
@@ -284,6 +299,46 @@ def read(lines: list[bytes]) -> Iterator[dict[str, Any]]:
                     names[name] = {**names.get(name, {}), **changed}
             values[kind] = dict(names)
         yield values
+
+
+def test_what_is_new_of_a_name_is_recorded_though_it_is_none() -> None:
+    """A partition that comes without an end is told with all that is known of it."""
+    known = {"leader": 1, "end": None}
+    assert changes({}, {"t-0": known}) == {"t-0": known}
+    assert changes({"t-0": known}, {"t-0": known}) == {}
+    assert changes({"t-0": {"end": 5}}, {"t-0": {"end": None}}) == {"t-0": {"end": None}}
+
+
+class Full:
+    """A file that has room for some bytes, as a disk may."""
+
+    def __init__(self, path: Path, room: int) -> None:
+        self._file, self._room = path.open("ab", buffering=0), room
+
+    def write(self, data: bytes) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._file.write(data[: self._room])
+        self._room -= written
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_of_a_look_that_has_no_room_nothing_stays(tmp_path: Path) -> None:
+    """Goal: half a line does not spoil a recording. Method: room for one look and a half."""
+    path = tmp_path / "looks"
+    with Recording(path) as recording:
+        recording.take(FIRST)
+    whole = path.read_bytes()
+    full = Full(path, len(whole) // 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "open", lambda *_, **__: full)
+        recording = Recording(path)
+    with recording, pytest.raises(CommandError, match="No space left"):
+        recording.take(FIRST)
+    assert path.read_bytes() == whole
 
 
 def test_a_full_disk_is_told_with_the_file_s_name(tmp_path: Path) -> None:
@@ -332,7 +387,23 @@ def test_a_terminal_is_put_right_when_a_signal_ends_it(tmp_path: Path, number: i
 
 
 def test_without_partitions_that_is_said() -> None:
-    assert shown(replace(FIRST, partitions={}))[-1] == "none: no topics, or no broker answers"
+    """Goal: no topics, not the one that was asked for, and brokers that are silent are told apart.
+
+    Seen to fail: all three were one line.
+    """
+    nothing = replace(FIRST, partitions={})
+    assert shown(nothing)[-1] == "none: there are no topics"
+    assert shown(replace(nothing, answered=()))[-1] == "none: no broker answers"
+    memory = Memory()
+    memory.take(FIRST)
+    told = frame(FIRST, memory, topics=["no\nsuch", "foo", "neither"])[5:]
+    assert told == [r"no\nsuch: there is no such topic", "neither: there is no such topic"]
+    assert frame(FIRST, memory, topics=["foo"])[5:] == []
+    memory = Memory()
+    memory.take(nothing)
+    assert frame(nothing, memory, topics=["foo"])[4:] == ["foo: there is no such topic"]
+    silent = replace(nothing, answered=())
+    assert frame(silent, memory, topics=["foo"])[4:] == ["none: no broker answers"]
 
 
 def test_a_cluster_that_is_cut_in_half_is_one_line() -> None:
@@ -393,7 +464,12 @@ def test_of_brokers_that_know_of_the_same_election_the_latest_metadata_count() -
         voters=(replica(100, 9),),
         observers=(replica(0, 4), replica(1, 9), replica(2, -1)),
     )
-    assert sorted((0, 1, 2, 3), key=lambda node: lag_of(quorum, node)) == [1, 0, 2, 3]
+    brokers = [
+        NodeRecord(id=node, roles=("broker",), host="", port=9, log_file="", config_file="")
+        for node in range(4)
+    ]
+    assert [node.id for node in latest_first(brokers, quorum)] == [1, 0, 2, 3]
+    assert latest_first(brokers, None) == brokers
     assert lag_of(None, 1) == lag_of(quorum, 2)
 
 
@@ -451,7 +527,8 @@ def test_a_cluster_is_watched_and_recorded(tmp_path: Path, run: Run) -> None:
         shown = run(*watching, "--looks", "2", "--record", str(kept))
         assert shown.status == 0, shown.errors
         looks = [json.loads(line) for line in kept.read_text().splitlines()]
-        assert run(*watching, "--looks", "1", "no-such-topic").status == 0
+        other = run(*watching, "--looks", "1", "no-such-topic")
+    assert "no-such-topic: there is no such topic\n" in other.output
     assert len(looks) == 2
     assert looks[-1]["active"][0] == 0
     assert [look["whole"] for look in looks] == [True, False]

@@ -136,6 +136,10 @@ class Watched:
         return self._lags.latest()
 
 
+def told(lag: int | None, unknown: int | None, at_s: float = 100.0) -> GroupLag:
+    return GroupLag(lag=lag, unknown_partitions=unknown, told_monotonic_s=at_s)
+
+
 @pytest.fixture
 def watched() -> Watched:
     return Watched()
@@ -160,12 +164,12 @@ def test_a_sum_says_of_how_many_partitions_it_is_not(
 
 
 def test_a_partition_without_a_leader_is_not_known(watched: Watched) -> None:
-    assert watched.look() == {"readers": GroupLag(lag=12_000, unknown_partitions=0)}
+    assert watched.look() == {"readers": told(12_000, 0)}
     watched.cluster.leaders["t", 1] = -1
-    assert watched.look() == {"readers": GroupLag(lag=5000, unknown_partitions=1)}
+    assert watched.look() == {"readers": told(5000, 1)}
     watched.cluster.leaders["t", 1] = 1
     watched.cluster.alive.discard(1)  # metadata name it still
-    assert watched.look() == {"readers": GroupLag(lag=5000, unknown_partitions=1)}
+    assert watched.look() == {"readers": told(5000, 1)}
 
 
 def test_what_was_told_before_gets_old(watched: Watched) -> None:
@@ -181,12 +185,12 @@ def test_what_was_told_before_gets_old(watched: Watched) -> None:
         patch.setattr(watched.cluster, "nodes", nobody)
         with pytest.raises(DriverError):
             watched.look()
-    assert watched.later(7) == {"readers": GroupLag(lag=12_000, unknown_partitions=0, age_s=7.0)}
+    assert watched.later(7) == {"readers": told(12_000, 0)}
     watched.cluster.alive, watched.cluster.coordinator = {0, 1}, 2
     watched.look()
-    assert watched.later(3)["readers"].age_s == 10.0, "no list has it, and it is not gone"
+    assert watched.later(3)["readers"] == told(12_000, 0), "no list has it, and it is not gone"
     watched.cluster.alive.add(2)
-    assert watched.look()["readers"].age_s == 0.0
+    assert watched.look()["readers"] == told(12_000, 0, at_s=110.0)
     watched.cluster.there.clear()
     assert watched.look() == {}
 
@@ -199,7 +203,7 @@ def test_a_group_whose_coordinator_never_answered_is_there(watched: Watched) -> 
         ConsumerGroupDescribeResponse(groups=[refusal])
     )
     watched.look()
-    assert watched.later(4) == {"readers": GroupLag(lag=None, unknown_partitions=None, age_s=4.0)}
+    assert watched.later(4) == {"readers": told(None, None)}
 
 
 def test_a_broker_that_lists_nothing_hides_no_group_of_others(watched: Watched) -> None:
@@ -208,7 +212,7 @@ def test_a_broker_that_lists_nothing_hides_no_group_of_others(watched: Watched) 
     watched.cluster.answers[ListGroupsRequest] = lambda node, asked: (
         refused if node == 0 else listed(node, asked)
     )
-    assert watched.look() == {"readers": GroupLag(lag=12_000, unknown_partitions=0)}
+    assert watched.look() == {"readers": told(12_000, 0)}
 
 
 def test_brokers_are_reached_by_the_ways_given(monkeypatch: pytest.MonkeyPatch) -> None:

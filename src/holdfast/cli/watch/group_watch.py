@@ -34,7 +34,7 @@ Ways = Mapping[int, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """How far a group is behind, as it was `age_s` ago.
+    """How far a group is behind, as it was told at a moment: the same until it is told anew.
 
     `lag`: over the partitions of which it is known; None: it is of none. `unknown_partitions`: of
     how many it isn't; None: not even that is known.
@@ -42,7 +42,7 @@ class GroupLag:
 
     lag: int | None
     unknown_partitions: int | None
-    age_s: float = 0.0
+    told_monotonic_s: float = 0.0
 
 
 NOTHING_KNOWN = GroupLag(lag=None, unknown_partitions=None)
@@ -89,7 +89,7 @@ class GroupLags:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._ways: Ways = {}
-        self._told: Mapping[str, tuple[float, GroupLag]] = {}  # when that was so, and what was
+        self._told: Mapping[str, GroupLag] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groups", daemon=True)
 
@@ -105,11 +105,7 @@ class GroupLags:
 
     def latest(self) -> dict[str, GroupLag]:
         """Return what was told of each group last."""
-        now_s = self._now_s()
-        return {
-            group: replace(lag, age_s=now_s - told_s)
-            for group, (told_s, lag) in sorted(self._told.items())
-        }
+        return dict(sorted(self._told.items()))
 
     def _run(self) -> None:
         while not self._stopping.wait(PAUSE_S):
@@ -137,11 +133,12 @@ class GroupLags:
         }
         lags = lags_of(coordinators, there, patience_s=PATIENCE_S)
         now_s = self._now_s()
-        told: dict[str, tuple[float, GroupLag]] = {}
+        unknown = replace(NOTHING_KNOWN, told_monotonic_s=now_s)
+        told: dict[str, GroupLag] = {}
         for group, answer in (answers | lags).items():
             if isinstance(answer, AdminError):
                 if answer.code not in NO_GROUP:
-                    told[group] = self._told.get(group, (now_s, NOTHING_KNOWN))
+                    told[group] = self._told.get(group, unknown)
             elif not isinstance(answer, Description):
-                told[group] = (now_s, summed(answer))
+                told[group] = replace(summed(answer), told_monotonic_s=now_s)
         self._told = told

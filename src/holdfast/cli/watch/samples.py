@@ -105,7 +105,8 @@ class Sampler:
     def _told(self, nodes: Mapping[int, str]) -> Sample:
         """Return what nodes tell, as far as they do so at once."""
         quorum = self._cluster.quorum()
-        brokers = self._latest_first(nodes, quorum)
+        running = [node for node in self._cluster.record.brokers if nodes[node.id] == RUNNING]
+        brokers = latest_first(running, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
         answers = self._answers(brokers)
         # Without an active controller nobody is known to lack less than others.
@@ -151,17 +152,6 @@ class Sampler:
             troubles=[*gone, *map(str, troubles)],
             is_blind=True,
         )
-
-    def _latest_first(
-        self, nodes: Mapping[int, str], quorum: QuorumState | None
-    ) -> list[NodeRecord]:
-        """Return the brokers that run, whose metadata are the latest first.
-
-        Of several that know of the same election that one counts: the ISR changes without one, and
-        who is cut off answers as well, and tells what once was.
-        """
-        running = [node for node in self._cluster.record.brokers if nodes[node.id] == RUNNING]
-        return sorted(running, key=lambda node: lag_of(quorum, node.id))
 
     def _answers(self, brokers: Iterable[NodeRecord]) -> dict[int, Snapshot]:
         """Return what brokers say of partitions, as far as they say it at once."""
@@ -239,6 +229,15 @@ def in_words(links: Iterable[Mapping[str, Any]]) -> list[str]:
     return [
         f"{band.name}: {wrong}" for wrong, pairs in alike.items() for band in bands_between(pairs)
     ]
+
+
+def latest_first(brokers: Iterable[NodeRecord], quorum: QuorumState | None) -> list[NodeRecord]:
+    """Return brokers, those first whose metadata are the latest.
+
+    Of several that know of the same election the first one counts: the ISR changes without one, and
+    who is cut off answers as well, and tells what once was.
+    """
+    return sorted(brokers, key=lambda node: lag_of(quorum, node.id))
 
 
 def lag_of(quorum: QuorumState | None, node: int) -> float:

@@ -109,10 +109,13 @@ def has_leader(found: Partition, nodes: Mapping[int, str]) -> bool:
     return found.leader >= 0 and nodes.get(found.leader, RUNNING) == RUNNING
 
 
-def frame(sample: Sample, memory: Memory, rows: int | None = None) -> list[str]:
+def frame(
+    sample: Sample, memory: Memory, rows: int | None = None, topics: Sequence[str] = ()
+) -> list[str]:
     """Return what is shown of a sample that `memory` took last: no line is longer than WIDTH.
 
     Of partitions no more than leave room for the rest, where a terminal has so many `rows`.
+    `topics`: those that were asked for; none for all.
     """
     troubles = [line for text in sample.troubles for line in textwrap.wrap(text, WIDTH)]
     above = [_head(sample), *troubles, _nodes(sample), ""]
@@ -120,7 +123,7 @@ def frame(sample: Sample, memory: Memory, rows: int | None = None) -> list[str]:
     room = PARTITIONS_MAX
     if rows is not None:
         room = min(room, max(PARTITIONS_MIN, rows - len(below) - len(troubles) - ABOVE))
-    partitions = [UNSEEN] if sample.is_blind else _partitions(sample, memory, room)
+    partitions = [UNSEEN] if sample.is_blind else _partitions(sample, memory, room, topics)
     lines = [*above, *partitions, *below]
     return [cut(printable(line), WIDTH).rstrip() for line in lines]
 
@@ -166,7 +169,7 @@ def _nodes(sample: Sample) -> str:
     )
 
 
-def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
+def _partitions(sample: Sample, memory: Memory, most: int, topics: Sequence[str]) -> list[str]:
     title = f"{'PARTITION':<23}{'LEADER':>8}{'EPOCH':>7}  {'IN SYNC':<12}{'END':>10}"
     lines = [f"{title}{'PER S':>8}{'NO LEADER':>10}"]
     # Those with something wrong first: there may be more than there is room for.
@@ -190,8 +193,13 @@ def _partitions(sample: Sample, memory: Memory, most: int) -> list[str]:
     left = len(ordered) - most
     if left > 0:
         lines.append(f"and {left} more")
-    if not ordered:
-        lines.append("none: no topics, or no broker answers")
+    if sample.answered:
+        there = {topic for topic, _ in memory.partitions}
+        lines += [
+            f"{printable(each)}: there is no such topic" for each in topics if each not in there
+        ]
+    if len(lines) == 1:
+        lines.append("none: there are no topics" if sample.answered else "none: no broker answers")
     return lines
 
 
@@ -216,7 +224,7 @@ def _links(links: Sequence[str]) -> list[str]:
 
 def _groups(sample: Sample) -> list[str]:
     rows = [
-        f"{set_cell_size(printable(group), GROUP_MAX)}  {_lag(lag):>12}{_age(lag):>16}"
+        f"{set_cell_size(printable(group), GROUP_MAX)}  {_lag(lag):>12}{_age(lag, sample):>16}"
         for group, lag in sample.lags.items()
     ]
     return _section(f"{'GROUP':<52}{'LAG':>12}", rows, GROUPS_MAX) if rows else []
@@ -229,8 +237,9 @@ def _lag(lag: GroupLag) -> str:
     return f"{'≥' if lag.unknown_partitions else ''}{lag.lag:,}"
 
 
-def _age(lag: GroupLag) -> str:
-    return f"  {lag.age_s:,.0f} s old" if lag.age_s > OLD_S else ""
+def _age(lag: GroupLag, sample: Sample) -> str:
+    age_s = sample.monotonic_s - lag.told_monotonic_s
+    return f"  {age_s:,.0f} s old" if age_s > OLD_S else ""
 
 
 def _elections(elections: Iterable[str]) -> list[str]:

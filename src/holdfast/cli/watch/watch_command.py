@@ -74,7 +74,7 @@ def watch(
             if recording is not None:
                 recording.take(sample)
             rows = shutil.get_terminal_size().lines if sys.stdout.isatty() else None
-            show(frame(sample, memory, rows))
+            show(frame(sample, memory, rows, topics or []))
             left = None if left is None else left - 1
             if left != 0:
                 time.sleep(max(0.0, every - (time.monotonic() - begin_s)))
