@@ -84,6 +84,16 @@ def test_who_is_meant_is_guessed_and_all_are_named() -> None:
         small_plan().place("x")
 
 
+def test_of_clients_behind_proxies_is_told_only_who_may_mean_them() -> None:
+    """A number is a node's, and none that there is: where clients are is beside the point."""
+    plan = addresses.on_loopback(small_plan())
+    told = "Behind proxies all clients are host"
+    for name, is_told in (("client-z", True), ("z", True), ("9", False)):
+        with pytest.raises(UsageError) as refused:
+            plan.members(name)
+        assert (told in str(refused.value)) == is_told, name
+
+
 def test_commands_of_ip() -> None:
     plan = plan_network([record(0, BROKER)])
     assert addresses.router_commands(plan, ["/a", "/b", "/c", "/d"]).splitlines()[:5] == [

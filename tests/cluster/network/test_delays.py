@@ -13,6 +13,7 @@ from holdfast.cluster.network.delays import (
     BACKLOG_BYTES_MIN,
     PACKET_BYTES,
     WAITING_BYTES_MAX,
+    Room,
     SlowLink,
 )
 from holdfast.cluster.network.link_table import Slow
@@ -123,3 +124,31 @@ def test_what_waits_is_bounded() -> None:
     assert [link.admit(0, size) is None for _ in range(fits + 1)] == [False] * fits + [True]
     link.left(size)
     assert link.admit(0, size) is not None
+
+
+def test_what_has_left_gives_back_all_that_it_took() -> None:
+    """Method: datagrams that take more beside their own bytes than those, of two links."""
+    room = Room()
+    whole = room.left_bytes
+    links = [SlowLink(Slow(latency_us=1_000_000), "1", room) for _ in range(2)]
+    for link in links:
+        assert link.admit(0, 30) is not None
+    assert room.left_bytes == whole - 2 * (30 + PACKET_BYTES)
+    for link in links:
+        link.left(30)
+    assert room.left_bytes == whole
+
+
+def test_no_link_has_more_than_is_left_for_all_others() -> None:
+    """So what nobody takes of some of them does not hold up the rest."""
+    room = Room()
+    links = [SlowLink(Slow(latency_us=1_000_000), "1", room) for _ in range(8)]
+    took = []
+    for link in links:
+        count = 0
+        while link.admit(0, 1 << 20) is not None:
+            count += 1
+        took.append(count)
+    assert all(took), f"each has some room: {took}"
+    assert took == sorted(took, reverse=True)
+    assert 240 < sum(took) < 256, "and all of it together is made use of"
