@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from tests.cluster.network.relayed_ends import Address, LetIn, Streams, relayed_ends
+from tests.cluster.network.relayed_ends import LONG_S, Address, LetIn, Streams, relayed_ends
 
 from holdfast.cluster.network import delays
 from holdfast.cluster.network.link_table import Cut, Link, Slow
@@ -88,7 +88,7 @@ def test_what_a_connection_begins_with_is_as_late_as_all_else(first: bytes) -> N
         with in_vain():
             await asyncio.wait_for(heard.get(), IN_VAIN_S)
         relays.change({})
-        assert await heard.get() == first
+        assert await asyncio.wait_for(heard.get(), LONG_S) == first
         client[1].close()
         await asyncio.gather(*carried)
         for server in (listening, target):
