@@ -154,7 +154,7 @@ def test_a_link_slowed_anew_inherits_nothing() -> None:
         relays.change({BACK: NARROW})
         relays.change({THERE: NARROW})
         begun = now()
-        leaving = await relays.admit(THERE, 1)
+        leaving = await asyncio.wait_for(relays.admit(THERE, 1), LONG_S)
         assert leaving is not None
         assert leaving.at_s - begun < relay.LAST_S
 
@@ -164,9 +164,7 @@ def test_a_link_slowed_anew_inherits_nothing() -> None:
 def test_all_links_share_one_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: what relays hold is bounded in all, and nobody takes all of it from the others.
 
-    Method: links one after another, each of which takes in what it gets; then one piece leaves.
-
-    Seen to fail: each connection took in 4 MiB, of which nobody kept count.
+    Method: links one after another, each of which takes in what it gets.
     """
     monkeypatch.setattr(delays, "ALL_WAITING_BYTES_MAX", 1 << 20)
 
