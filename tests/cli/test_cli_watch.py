@@ -387,10 +387,7 @@ def test_a_terminal_is_put_right_when_a_signal_ends_it(tmp_path: Path, number: i
 
 
 def test_without_partitions_that_is_said() -> None:
-    """Goal: no topics, not the one that was asked for, and brokers that are silent are told apart.
-
-    Seen to fail: all three were one line.
-    """
+    """Goal: no topics, not the one asked for, and brokers that are silent are told apart."""
     nothing = replace(FIRST, partitions={})
     assert shown(nothing)[-1] == "none: there are no topics"
     assert shown(replace(nothing, answered=()))[-1] == "none: no broker answers"

@@ -121,8 +121,8 @@ def up(
     features = feature_levels(feature or [])
     names = None if zones is None else _zones(zones, network)
     wanted = _Wanted(brokers, controllers, combined, port, settings, features, network, names)
+    _interrupt_on_signals()  # first of all: to look for a network is to make one
     cluster = make(directory, wanted)
-    _interrupt_on_signals()
     try:
         cluster.start(wait=False)
         _announce(cluster, new=make is _created)
