@@ -275,7 +275,7 @@ BOUNDS: tuple[Mutation, ...] = (
         "_PAUSE_FACTOR * self._own_time.took(began, ended))\n",
         "_PAUSE_FACTOR * (ended - began))\n",
         tests=(
-            "tests/runtime/test_sliced_work.py::test_a_slice_in_which_the_process_stood_still_costs_no_rest",
+            "tests/runtime/test_sliced_work.py::test_a_slice_in_which_the_process_stood_still_costs_no_such_rest",
         ),
     ),
     one(
@@ -285,7 +285,7 @@ BOUNDS: tuple[Mutation, ...] = (
         "        took = self.group.own_time.took(began, now)\n",
         "        took = now - began\n",
         tests=(
-            "tests/node/test_connection.py::test_who_asked_while_the_process_stood_still_waits_for_nothing",
+            "tests/node/test_connection.py::test_who_asked_while_the_process_stood_still_does_not_wait_for_so_long",
         ),
     ),
     one(

@@ -12,11 +12,13 @@ import errno
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.probe import PartitionState, Snapshot
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
+from holdfast.lab.soak.killed_campaigns import hearing
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -360,6 +363,13 @@ def test_how_often_is_bounded(run: Run, tmp_path: Path, every: str) -> None:
     assert f"--every {every}" in outcome.errors.replace("1e+300", "1e300")
 
 
+def told_by(terminal: int) -> bytes:
+    """Return what came next on a terminal."""
+    ready, _, _ = select.select([terminal], [], [], 60)
+    assert ready, "it says nothing, and does not end"
+    return os.read(terminal, 1 << 16)
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -372,14 +382,16 @@ def test_a_terminal_is_put_right_when_a_signal_ends_it(tmp_path: Path, number: i
     LocalCluster.create(directory, brokers=1, combined=True, port=0)
     master, terminal = pty.openpty()
     words = [sys.executable, "-m", "holdfast.cli", "watch", "--data-dir", str(directory)]
-    with subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal) as watching:
+    begin = partial(subprocess.Popen, words, stdin=terminal, stdout=terminal, stderr=terminal)
+    # Under nohup, or as a shell's background job, it would pass over some of them.
+    with hearing(signal.Signals(number)), begin() as watching:
         os.close(terminal)
         said = b""
         while CLEAR_BELOW.encode() not in said:
-            said += os.read(master, 1 << 16)
+            said += told_by(master)
         watching.send_signal(number)
         with contextlib.suppress(OSError):  # its end
-            while part := os.read(master, 1 << 16):
+            while part := told_by(master):
                 said += part
         assert watching.wait(60) == 128 + number
     os.close(master)

@@ -176,6 +176,19 @@ def test_what_comes_too_late_on_a_starved_machine_may_only_be_late(tmp_path: Pat
     assert seen.not_given == [WHOLE]
 
 
+@pytest.mark.parametrize(("offset", "excused"), [(1, False), (3, True)])
+def test_what_is_missing_below_a_table_s_end_did_not_come_too_late(
+    offset: int, excused: bool, tmp_path: Path
+) -> None:
+    """Seen to fail: rows that a sink had lost were excused by a machine that starved it later."""
+    there = [Row(0, 0, "a", "x"), Row(0, 2, None, "z")]
+    seen: Any = Seen(tmp_path, there)
+    pipeline = Pipeline(seen, table=seen)
+    pipeline.catch_up({0: 4})
+    pipeline.expect_exact([*there, Row(0, offset, None, "y")])
+    assert (seen.broken[-1], bool(seen.not_given)) == (WHOLE, excused)
+
+
 def test_a_driver_that_goes_on_may_be_late_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
     seen: Any = Seen(tmp_path, LOG)
     seen.note = lambda _text: None

@@ -115,7 +115,7 @@ def test_cuts_that_cut_nothing_off_are_no_storm_whatever_lossy_links_drop(
     ("passed_over", "broke_off"),
     [
         (3, None),
-        (4, "3 of 7 faults could be done, and less than half of it is another storm"),
+        (4, "3 of 7 faults could be done, and less than half of it is another storm (--duration"),
     ],
 )
 def test_a_storm_of_which_less_than_half_was_done_is_another_one(
@@ -126,7 +126,8 @@ def test_a_storm_of_which_less_than_half_was_done_is_another_one(
     over = [planned(5 + at, 7 + at, Deed.FULL, 0) for at in range(passed_over)]
     monkeypatch.setattr(storm, "plan_storm", lambda *_: [*killed, *over])
     played = play(monkeypatch, tmp_path, "storm", "main")
-    assert played.broke_off == broke_off
+    assert (played.broke_off or "").startswith(broke_off or "")
+    assert (played.broke_off is None) == (broke_off is None)
     assert played.failed == []
     (told,) = played.told
     assert told.startswith(f"3 of {3 + passed_over} faults done, {passed_over} passed over (killed")

@@ -220,6 +220,8 @@ LATE = {"log.message.timestamp.type": "LogAppendTime"}
         # One stamps what another one deletes: each may be wrong.
         ({**LATE, "log.retention.ms": str(SHORT)}, "a retention of"),
         ({**LATE, "log.retention.ms": str(2 * SHORT)}, None),
+        ({"producer.id.expiration.ms": "3599999"}, "would forget producers"),
+        ({"producer.id.expiration.ms": "3600000"}, None),
         ({"log.message.timestamp.after.max.ms": "1799999"}, "after.max.ms is less than"),
         ({"log.message.timestamp.after.max.ms": "1800000"}, None),
         ({"log.message.timestamp.before.max.ms": "1799999"}, "before.max.ms is less than"),
@@ -290,6 +292,34 @@ def test_what_memory_can_t_hold_is_refused(
 def test_free_memory_is_what_the_system_says() -> None:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < storm_machines.memory_free_bytes() <= pages
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [
+        ("0::/a/b", "a", ("memory.max", "memory.current", "inactive_file")),
+        ("0::/", ".", ("memory.max", "memory.current", "inactive_file")),
+        (
+            *("4:cpu,memory:/a/b", "memory/a/b"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_a_container_may_have_less_memory_than_its_machine(
+    tmp_path: Path, line: str, folder: str, names: tuple[str, str, str]
+) -> None:
+    """Goal: no node of a storm is ended for memory that only the machine around it has."""
+    limited = tmp_path / folder
+    limited.mkdir(parents=True, exist_ok=True)
+    (limited / names[0]).write_text("3000\n")
+    (limited / names[1]).write_text("2500\n")
+    (limited / "memory.stat").write_text(f"anon 1700\n{names[2]} 300\n")
+    within = tmp_path / "a" / "b"
+    within.mkdir(parents=True, exist_ok=True)
+    (within / "memory.max").write_text("max\n")
+    membership = tmp_path / "cgroup"
+    membership.write_text(f"9:name=systemd:/\n8:pids:/x\n{line}\n")
+    assert list(storm_machines.left_in_groups(membership, tmp_path)) == [800]
 
 
 def test_a_storm_that_memory_can_t_hold_has_no_disks_made(

@@ -1,4 +1,4 @@
-"""Goal: what a callback took is what it had of the processor, and no more than the clock says."""
+"""Goal: what a callback took is what it kept others from the loop for: no standstill counts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from itertools import count
 import pytest
 
 from holdfast.runtime import own_time
-from holdfast.runtime.own_time import FRESH_S, OwnTime
+from holdfast.runtime.own_time import FRESH_S, WAIT_S, OwnTime
 
 
-def test_neither_a_stop_nor_other_work_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    spent = [100.0]
-    monkeypatch.setattr(own_time, "thread_time", lambda: spent[0])
+@pytest.fixture
+def spent(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What this thread had of the processor, as it is told."""
+    told = [100.0]
+    monkeypatch.setattr(own_time, "thread_time", lambda: told[0])
+    return told
+
+
+def test_neither_a_stop_nor_other_work_counts(spent: list[float]) -> None:
     own = OwnTime()
     own.begin(50.0)
     spent[0] += 0.25
@@ -22,7 +28,15 @@ def test_neither_a_stop_nor_other_work_counts(monkeypatch: pytest.MonkeyPatch) -
     assert own.took(60.0, 60.25) == 0.25
     spent[0] += 8.0  # meanwhile something else had its turn
     own.begin(68.25)
-    assert own.took(68.25, 68.5) == 0.0
+    assert own.took(68.25, 78.25) == WAIT_S
+
+
+@pytest.mark.usefixtures("spent")
+def test_who_waits_for_a_disk_keeps_others_from_the_loop() -> None:
+    """Seen to fail: who had the loop wait for a disk, again and again, left nothing of it."""
+    own = OwnTime()
+    own.begin(50.0)
+    assert own.took(50.0, 50.0625) == 0.0625
 
 
 def test_it_looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_others_have_the_loop_for_twice_as_long(monkeypatch: pytest.MonkeyPatch)
     played(story)
 
 
-def test_a_slice_in_which_the_process_stood_still_costs_no_rest(
+def test_a_slice_in_which_the_process_stood_still_costs_no_such_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen to fail: a minute of SIGSTOP had all such work stand still for two more."""

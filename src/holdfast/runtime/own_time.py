@@ -1,8 +1,9 @@
-"""How long this thread had a processor: what a callback kept others from, and not what stopped it.
+"""How long something kept others from the loop: not how long the process stood still meanwhile.
 
 Whoever rests behind what took long must not go by the clock alone. A process that stood still
-(SIGSTOP, a machine that was suspended) or waited for a processor would find that a request took
-seconds, and leave others without an answer for twice as long once all is well.
+(SIGSTOP, a machine that was suspended) would find that a request took seconds, and leave others
+without an answer for twice as long once all is well. Nor by the processor alone: who waits for a
+disk keeps others from the loop as well. So what took no processor counts up to a tenth of a second.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from time import thread_time
 from typing import Final
 
 FRESH_S: Final = 0.005
+WAIT_S: Final = 0.1  # a disk may take so long; behind that it is a standstill
 
 
 class OwnTime:
@@ -34,8 +36,8 @@ class OwnTime:
         return now
 
     def took(self, began: float, now: float) -> float:
-        """Return how many seconds of processor time went by between, and no more than did in all.
+        """Return for how many seconds of those between it kept others from the loop.
 
         `began` is not before the last `begin`.
         """
-        return min(now - began, thread_time() - self._spent)
+        return min(now - began, max(WAIT_S, thread_time() - self._spent))

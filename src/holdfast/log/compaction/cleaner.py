@@ -29,6 +29,7 @@ from holdfast.log.compaction.cleaner_queue import CleanerQueue
 from holdfast.log.directory import LogDirectory
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.log import Log
+from holdfast.runtime.own_time import OwnTime
 from holdfast.runtime.ports import Runtime, WorkerFullError
 from holdfast.runtime.sliced_work import PAUSE_S, Job, Steps
 from holdfast.wire.well_known import METADATA_TOPIC
@@ -72,6 +73,7 @@ class Cleaner:
     ) -> None:
         """`retain` is called behind each round: retention waits while a log is compacted."""
         self._runtime = runtime
+        self._own_time = OwnTime()
         self._settings = settings
         self._retain = retain
         self._queue: CleanerQueue[Log] = CleanerQueue()
@@ -230,7 +232,7 @@ class Cleaner:
         if log.offline:
             self._over(running, None)
             return
-        began = self._runtime.clock.monotonic_ms()
+        began = self._own_time.begin(self._runtime.clock.monotonic_ms() / 1000)
         try:
             running.wanted = advance(running.steps)
         except StopIteration as end:
@@ -244,7 +246,7 @@ class Cleaner:
         else:
             rest_s = self._rest_s(running)
             if not callable(running.wanted):
-                took_s = (self._runtime.clock.monotonic_ms() - began) / 1000
+                took_s = self._own_time.took(began, self._runtime.clock.monotonic_ms() / 1000)
                 rest_s = max(PAUSE_S, _PAUSE_FACTOR * took_s, rest_s)
             if rest_s:
                 loop = asyncio.get_running_loop()

@@ -349,7 +349,7 @@ def steps(run: Run) -> None:
     expect_consumed(run, reader, "after the storm")
     expect_one_leader_an_epoch(run)
     # What is broken is broken, however little was done, so this comes last.
-    refuse_too_few(storm.done.total(), storm.planned.total(), "storm")
+    refuse_too_few(storm.done.total(), storm.planned.total(), "storm (--duration more helps)")
     refuse_if(
         storm.cuts and not storm.dropped_by_cuts and sides.has_places,
         f"{storm.cuts} cuts have dropped no packet",

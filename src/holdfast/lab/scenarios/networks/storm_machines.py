@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,11 +26,18 @@ from holdfast.lab.steps.small_disks import SmallDisk
 from holdfast.lab.steps.storm_plan import MINUTES, Deed
 
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+PRODUCERS_EXPIRE = "producer.id.expiration.ms"
 RAW_RATE = 20.0  # events a second of each raw client, for each partition; one stands by a broker
 ROOM_BYTES = 8 << 30  # of a disk that is not full: in memory, and only what is written takes any
 EVENT_BYTES_MAX = 1000  # of an event in a log, with its batch's header
 PROBE_BYTES = 1 << 20
 MEMORY = Path("/proc/meminfo")
+MEMBERSHIP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+STAT = "memory.stat"
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 FILLS_MAX = 50  # the node may write between the look and the change
 # In the log of who has met that. A JVM writes indexes through its memory, where it is told so.
 NO_SPACE = ("No space left on device", "unsafe memory access")
@@ -234,6 +242,9 @@ def why_no_clocks(parameters: Parameters) -> str | None:
     old_ms = ahead_ms + behind_ms * is_stamped + parameters.duration_s * 1000
     if 0 <= settings.retention_ms < old_ms:
         return f"a retention of {settings.retention_ms:,} ms would delete what was just written"
+    producers_ms = int(parameters.node_config.get(PRODUCERS_EXPIRE, DAY_MS))
+    if producers_ms < ahead_ms + behind_ms:
+        return f"{PRODUCERS_EXPIRE} of {producers_ms:,} would forget producers that go on"
     if settings.message_timestamp_after_max_ms < behind_ms:
         return "log.message.timestamp.after.max.ms is less than it may be behind"
     if settings.message_timestamp_before_max_ms < ahead_ms:
@@ -265,7 +276,26 @@ def refuse_too_much(parameters: Parameters, free_bytes: int) -> None:
 def memory_free_bytes() -> int:
     """Return how much memory processes can have without taking it from others. Linux only."""
     lines = (line.partition(":") for line in MEMORY.read_text(encoding="ascii").splitlines())
-    return next(int(value.split()[0]) << 10 for name, _, value in lines if name == "MemAvailable")
+    here = next(int(value.split()[0]) << 10 for name, _, value in lines if name == "MemAvailable")
+    return min([here, *left_in_groups(MEMBERSHIP, GROUPS)])
+
+
+def left_in_groups(membership: Path, groups: Path) -> Iterator[int]:
+    """Yield what control groups, as of containers, leave of their limits: ours, and those above.
+
+    Pages of files that nobody has looked at for long are given back first: they count as free.
+    """
+    for line in membership.read_text("utf-8").splitlines():
+        _, kinds, path = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        root, most, used, idle = (groups / "memory", *VERSION_1) if kinds else (groups, *VERSION_2)
+        own = root / path.lstrip("/")
+        for folder in (own, *own.parents[: len(own.parts) - len(root.parts)]):
+            with suppress(OSError, ValueError):  # there is no limit, or the folder is not seen here
+                limit, taken = (int((folder / name).read_text("ascii")) for name in (most, used))
+                told = dict(each.split() for each in (folder / STAT).read_text().splitlines())
+                yield max(0, limit - taken + int(told.get(idle, 0)))
 
 
 def _used(file_system: Path) -> int:
