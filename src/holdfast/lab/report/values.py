@@ -66,7 +66,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    curves: Sequence[Curve] = ()
+    curves: Sequence[Curve] = field(default_factory=list)  # a list, as they are read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
