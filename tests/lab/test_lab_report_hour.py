@@ -26,6 +26,7 @@ BOX = re.compile(
     r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="[\d.]+" class="([\w-]+)">'
     r"(?:<title>([^<]*)</title>)?"
 )
+BOX_SPAN = re.compile(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
 AREA = re.compile(r"M([\d.]+) [\d.]+H([\d.]+)V[\d.]+H[\d.]+Z")
 
 Shown = list[tuple[float, float, str, str]]
@@ -78,6 +79,32 @@ def test_a_shape_of_few_states_says_what_each_of_them_says() -> None:
     row = states((5, 5.1, "noleader", "P0: no leader"), (5.3, 5.4, "noleader", "P0: again none"))
     boxes, _ = drawn(row, 1.5)
     assert boxes == [(5, 1.5, "noleader", "2 states in 400 ms: P0: no leader; P0: again none")]
+
+
+@pytest.mark.parametrize("said", ["", "told"], ids=["areas", "boxes"])
+@pytest.mark.parametrize("trouble", ["node-down", "link-cut"])
+def test_a_short_trouble_lies_on_top_of_what_follows_it(trouble: str, said: str) -> None:
+    """Goal: what was widened to be seen is not painted over.
+
+    Method: a tenth of a second amid what is well, and again after a trouble of the same kind: what
+    is painted last at its place. Seen to fail: it was what is well.
+    """
+    row = states(
+        (0, 10, trouble, said),
+        (10, 30, "link-slow", said),
+        (30, 30.1, trouble, said),
+        (30.1, 60, "link-slow", said),
+    )
+    wide = LAYOUTS[0]
+    drawing = Drawing(Frame(0.0, (wide.width - wide.left - wide.right) * 1000.0), wide, 100, "")
+    drawing.row(0, 10, row)
+    on_top = ""
+    for shape, kind in re.findall(r'<(?:path|rect) ([^>]*)class="([\w-]+)"', drawing.render()):
+        spans = [(float(a), float(b)) for a, b in AREA.findall(shape)]
+        spans += [(float(x), float(x) + float(w)) for x, w in BOX_SPAN.findall(shape)]
+        if any(begin <= wide.left + 30.3 < end for begin, end in spans):
+            on_top = kind
+    assert on_top == trouble
 
 
 @pytest.mark.parametrize("gap", [0.6, 5.0])

@@ -115,24 +115,26 @@ class Drawing:
 
         Neighbours that can't be told apart share a shape, which says how many it holds, and looks
         like the gravest of them. Those of a kind that have nothing to say are one shape, too: in an
-        hour there are thousands.
+        hour there are thousands. The gravest are drawn last: a short one is widened, and reaches
+        into what follows it.
         """
         plain: dict[str, list[str]] = {}
-        boxes = []
+        boxes: dict[str, list[tuple[float, float, str]]] = {}
         for group in self._grouped(_joined(states)):
             x1 = self.x(group[0].begin_ms)
             x2 = max(self.x(group[-1].end_ms), x1 + least)
             kind = min((each.kind for each in group), key=_rank)
             title = group[0].title if len(group) == 1 else _said_of(group)
             if title:
-                boxes.append((x1, x2, kind, title))
+                boxes.setdefault(kind, []).append((x1, x2, title))
             else:
                 around = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
                 plain.setdefault(kind, []).append(around)
-        for kind, places in plain.items():
-            self._parts.append(f'<path d="{"".join(places)}" class="{kind}"/>')
-        for x1, x2, kind, title in boxes:
-            self.box(x1, y1, x2, y2, kind, title)
+        for kind in sorted({**plain, **boxes}, key=_rank, reverse=True):
+            if kind in plain:
+                self._parts.append(f'<path d="{"".join(plain[kind])}" class="{kind}"/>')
+            for x1, x2, title in boxes.get(kind, []):
+                self.box(x1, y1, x2, y2, kind, title)
 
     def _grouped(self, states: Iterable[State]) -> Iterator[list[State]]:
         """Yield states that are drawn as one: narrower than half a point each, a point together."""
