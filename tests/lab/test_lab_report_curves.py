@@ -87,6 +87,20 @@ def test_every_value_is_in_its_place_and_says_what_it_is() -> None:
         assert {"1", "3", "5", "2", "9.5"} <= set(texts(drawing, "tick"))
 
 
+def test_a_line_is_interrupted_where_there_is_no_value() -> None:
+    """Goal: no line runs through a stretch of which nobody knows the figure."""
+    gap = [at(1, 1.0), at(2, 2.0), None, at(4, 4.0), at(5, 5.0)]
+    figure = curve_figure(curve(Series("a", gap), Series("b", [None])))
+    assert figure is not None
+    assert [key.name for key in figure.legend] == ["a"]
+    for drawing in figure.drawings:
+        (line,) = re.findall(r'<path d="([^"]*)" class="line s0"', drawing)
+        assert re.sub(r"[^ML]", "", line) == "MLML"
+        assert len(CIRCLE.findall(drawing)) == 4
+    again = msgspec.convert(msgspec.json.decode(msgspec.json.encode(Series("a", gap))), Series)
+    assert again == Series("a", gap)
+
+
 def test_decades_lie_as_far_apart_as_decades_do() -> None:
     """Goal: what spans more than two decades is not pressed against an axis. It says so, too."""
     figure = curve_figure(curve(Series("a", [at(1, 1.0), at(10, 10.0), at(1000, 1000.0)])))

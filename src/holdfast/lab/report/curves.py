@@ -62,8 +62,8 @@ class Axis:
 
 def curve_figure(curve: Curve) -> Figure | None:
     """Draw one curve in every layout; None: there is no value."""
-    series = [each for each in curve.series if each.spots]
-    spots = [each for one in series for each in one.spots]
+    series = [each for each in curve.series if each.known]
+    spots = [each for one in series for each in one.known]
     if not spots:
         return None
     across = Axis.over(each.x for each in spots)
@@ -100,8 +100,9 @@ def _name(words: str, axis: Axis) -> str:
 
 def _line(drawing: Drawing, curve: Curve, series: Series, colour: str, y: Scale) -> None:
     """Draw one series: its line, how far measurements reached, and its values to be pointed at."""
-    drawing.path([(drawing.x(each.x), y(each.y)) for each in series.spots], f"line {colour}")
-    for each in series.spots:
+    places = [None if one is None else (drawing.x(one.x), y(one.y)) for one in series.spots]
+    drawing.path(places, f"line {colour}")
+    for each in series.known:
         x = drawing.x(each.x)
         if each.low < each.high:
             drawing.line(x, y(each.low), x, y(each.high), f"whisker {colour}")
@@ -119,8 +120,8 @@ def _value(spot: Spot) -> str:
 def _in_words(curve: Curve, series: Sequence[Series]) -> str:
     told = []
     for one in series:
-        shown = [f"{_value(each)} at {number(each.x)}" for each in one.spots[:SPOTS_SAID_MAX]]
-        more = len(one.spots) - SPOTS_SAID_MAX
+        shown = [f"{_value(each)} at {number(each.x)}" for each in one.known[:SPOTS_SAID_MAX]]
+        more = len(one.known) - SPOTS_SAID_MAX
         told.append(f"{one.name}: {', '.join([*shown, *([f'{more} more'] if more > 0 else [])])}")
     return f"{curve.y} over {curve.x}. {'; '.join(told)}."
 

@@ -38,10 +38,17 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a curve. Its spots in the order in which they are joined."""
+    """One line of a curve. Its spots in the order in which they are joined.
+
+    None: a place without a value, where the line is interrupted.
+    """
 
     name: str
-    spots: Sequence[Spot]
+    spots: Sequence[Spot | None]
+
+    @property
+    def known(self) -> list[Spot]:
+        return [each for each in self.spots if each is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
