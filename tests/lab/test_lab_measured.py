@@ -14,7 +14,7 @@ from tests.lab.checked import Scene
 
 from holdfast.cluster.layout import NodeRecord
 from holdfast.judge.groups.history import Processed
-from holdfast.judge.history import Acknowledged, Delivered, Event, Send
+from holdfast.judge.history import Acknowledged, Delivered, Event, Refused, Send
 from holdfast.lab.parameters import GROUP_SESSION
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios import busy_topic, payload_curve, throughput
@@ -22,16 +22,20 @@ from holdfast.lab.scenarios.arrival_times import arrivals, expect_peace_read
 from holdfast.lab.scenarios.networks import broker_isolated
 from holdfast.lab.scenarios.replication_price import latencies
 from holdfast.lab.steps import measures
-from holdfast.lab.steps.measures import between, bytes_between, grown, spell_of
+from holdfast.lab.steps.measures import Went, between, bytes_between, grown, spell_of
 
 
 def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
     """Method: two windows by hand; one event is read twice, one first by one that waits, one by
     nobody.
 
-    How many were sent is said beside how many were read: figures are of the latter alone.
+    Who is never read has waited until the reader's last event, at least; who is refused has not.
+    Seen to fail: who was never read was in no percentile.
     """
     place: dict[str, Any] = {"wall_ms": 0, "topic": "foo", "partition": 0, "digest": ""}
+
+    refusal: dict[str, Any] = {**place, "error": "e", "message": ""}
+    refusal.pop("digest")
 
     def sent(number: int, at_ms: float) -> Send:
         return Send(at_ms=at_ms, process="p", id=f"p:{number}", size=1, **place)
@@ -42,11 +46,12 @@ def test_what_arrives_belongs_to_the_window_in_which_it_was_sent() -> None:
     events = [
         *(sent(0, 10.0), sent(1, 20.0), sent(2, 30.0), read(0, 12.0), read(1, 23.0)),
         *(sent(3, 110.0), read(2, 111.0, "consumer"), read(2, 130.0), read(0, 190.0)),
+        *(sent(4, 191.0), Refused(at_ms=192.0, process="p", id="p:4", **refusal)),
     ]
     found = arrivals(events, {"calm": (0.0, 100.0), "busy": (100.0, 200.0)})
     assert [each.row(name) for name, each in found.items()] == [
         ["calm", "30", "3", "3", "3.0", "-", "-", "100.0"],
-        ["busy", "10", "1", "0", "-", "-", "-", "-"],
+        ["busy", "20", "2", "0", "-", "-", "-", "≥ 80.0"],
     ]
 
 
@@ -68,7 +73,60 @@ def test_a_size_s_spell_is_from_its_first_event_to_its_last_acknowledgement() ->
         Acknowledged(at_ms=2100.0, id="p:0", offset=1, **place),
         Send(at_ms=3000.0, id="p:2", digest="", size=1, **place),
     ]
-    assert spell_of(events) == (100.0, 2100.0, 2)
+    assert spell_of(events, 0.0) == (100.0, 2100.0, 2)
+
+
+def test_a_spell_is_of_what_was_sent_once_its_gate_was_open() -> None:
+    """Goal: what a client takes to begin, and to find its leaders, is no price of an event.
+
+    Method: an event of the gate, which is acknowledged amid the spell; two behind it.
+    """
+    place: dict[str, Any] = {"wall_ms": 0, "process": "p", "topic": "foo", "partition": 0}
+    events = [
+        Send(at_ms=100.0, id="p:0", digest="", size=1, **place),
+        Send(at_ms=710.0, id="p:1", digest="", size=1, **place),
+        Acknowledged(at_ms=711.0, id="p:0", offset=0, **place),
+        Send(at_ms=712.0, id="p:2", digest="", size=1, **place),
+        Acknowledged(at_ms=730.0, id="p:1", offset=1, **place),
+        Acknowledged(at_ms=750.0, id="p:2", offset=2, **place),
+    ]
+    assert spell_of(events, 700.0) == (710.0, 750.0, 2)
+
+
+@pytest.mark.parametrize("answer", [Acknowledged, Refused], ids=["acknowledged", "refused"])
+def test_a_stretch_begins_once_its_client_has_an_answer_of_every_partition(answer: Any) -> None:
+    """Goal: a client is measured, and not its start. One that is refused has begun, too.
+
+    Method: a producer by hand that answers at the third look and never ends by itself.
+    """
+    done: list[str] = []
+    looks = 0
+
+    def count(kind: type[Event]) -> int:
+        return 4 if kind is answer and looks > 2 else 0
+
+    def wait(_what: str, condition: Any, _bound_s: float) -> None:
+        nonlocal looks
+        while not condition():
+            looks += 1
+        done.append("waited")
+
+    def start(name: str, **flags: Any) -> Any:
+        assert flags["gated"] is True
+        assert flags["max_messages"] == 4 + 10
+        assert "duration" not in flags, "it would begin with the process"
+        done.append(name)
+        tail: Any = SimpleNamespace(count=count)
+        tail.poll = lambda: tail
+        return SimpleNamespace(
+            name=name, tail=tail, tell=done.append, running=True,
+            may_end=lambda: done.append("may end"), stop=lambda _: done.append("stopped"),
+        )  # fmt: skip
+
+    run: Any = SimpleNamespace(partitions=range(4), wait=wait, start_producer=start)
+    went = measures.send_gated(run, "a", events=10, duration_s=0.0, bound_s=1.0)
+    assert done == ["a", "4", "waited", "may end", "14", "waited", "stopped"]
+    assert went.since_ms > 0
 
 
 def test_how_long_acknowledgements_take_is_told_of_what_was_sent_since() -> None:
@@ -81,7 +139,7 @@ def test_how_long_acknowledgements_take_is_told_of_what_was_sent_since() -> None
         Acknowledged(at_ms=131.0, id="p:2", offset=2, **place),
         Acknowledged(at_ms=140.5, id="p:1", offset=1, **place),
     ]
-    assert latencies(events, 100.0) == [21.0, 40.5]
+    assert latencies(events, 100.0) == ([21.0, 40.5], [])
 
 
 def broker(number: int, port: int, pid: int | None) -> NodeRecord:
@@ -190,7 +248,7 @@ class Measured:
         self.started.append({"name": name, **flags})
         tail: Any = SimpleNamespace(count=lambda _kind: self.events)
         tail.poll = lambda: tail
-        return SimpleNamespace(tail=tail, wait=self._wait)
+        return SimpleNamespace(name=name, tail=tail, wait=self._wait)
 
     def _wait(self, bound_s: float = 60.0) -> None:
         self.started[-1]["bound_s"] = bound_s
@@ -309,12 +367,18 @@ def test_both_sides_figures_end_with_events_and_not_when_the_lab_looked() -> Non
     assert consumers == throughput.Spell(100.0, [700.0, 900.0])
 
 
+def gated(run: Any, name: str, *, events: int, **flags: Any) -> Went:
+    del events
+    return Went(run.start_producer(name, **flags), 0.0)
+
+
 def test_sizes_are_gone_through_up_and_down_on_warm_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: neither the order nor a cold start looks like what a size costs."""
     run = Measured(0)
     run.events = 1
     rates = iter([100.0, 200.0, 210.0])
     monkeypatch.setattr(measures, "rate_of", lambda _: next(rates))
+    monkeypatch.setattr(payload_curve, "send_gated", gated)
     _, senders = payload_curve.send_all(run.as_run)
     sizes = [flags["size"] for flags in run.started]
     warm, up, down = sizes[:3], sizes[3:9], sizes[9:]

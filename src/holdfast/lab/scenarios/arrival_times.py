@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.judge.history import Delivered, Event, Send
+from holdfast.judge.history import Delivered, Event, Refused, Send
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Curve, Series, Table
-from holdfast.lab.report.figures import FEW, NONE, percentile
+from holdfast.lab.report.figures import AT_LEAST, FEW, NONE
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.measures import figures, spot
+from holdfast.lab.steps.measures import figures, known_percentile, spot
 from holdfast.lab.steps.usual import bring_back, expect_consumed
 from holdfast.lab.steps.wants import without
 
@@ -34,6 +34,7 @@ ARRIVES = "while a broker is dead"
 # A record waits for the dead broker to be back rather than to be given up.
 PATIENT: Mapping[str, Any] = {"delivery_timeout_ms": 120_000, "config": "linger.ms=0"}
 HEADER = ("sent", "a second", "events", "read", "p50 ms", "p99 ms", "p99.9 ms", "longest ms")
+INTERRUPTED = "A line is interrupted where nobody can tell its percentile."
 PERCENTILES = {"p50": 500, "p99": 990, "p99.9": 999}
 
 Window = tuple[float, float]
@@ -86,7 +87,9 @@ def steps(run: Run) -> None:
             rows=rows,
             note="From handing an event to the producer to a consumer's having it, by one clock: "
             "one that notes each answer as it comes, and asks again. Measured, not asserted: the "
-            "figures are those of this machine, just then, at the rate that it reached. " + FEW,
+            "figures are those of this machine, just then, at the rate that it reached. What "
+            "was never read has waited until the reader read its last, at least: "
+            f"{AT_LEAST}, where that decides. {FEW}",
             curves=curves_of(found),
         )
     )
@@ -99,6 +102,7 @@ class Arrived:
     window: Window
     sent: int
     took_ms: Sequence[float]
+    waited_ms: Sequence[float] = ()  # of what was not, how long at least
 
     @property
     def rate(self) -> float | None:
@@ -108,26 +112,40 @@ class Arrived:
 
     def row(self, name: str) -> list[str]:
         rate = NONE if self.rate is None else f"{self.rate:,.0f}"
-        return [name, rate, f"{self.sent:,}", *figures(self.took_ms)]
+        _, *times = figures(self.took_ms, self.waited_ms)
+        return [name, rate, f"{self.sent:,}", f"{len(self.took_ms):,}", *times]
 
 
 def arrivals(events: Iterable[Event], windows: Mapping[str, Window]) -> dict[str, Arrived]:
     """Return for each window how long what was sent in it took to be read first.
 
-    `events` in the order of the clock.
+    What was never read has waited until the reader read its last, at least; who was refused has had
+    an answer. `events` in the order of the clock.
     """
     sent: dict[str, float] = {}
     counts: Counter[str] = Counter()
     took: dict[str, list[float]] = defaultdict(list)
+    waited: dict[str, list[float]] = defaultdict(list)
+    last_ms = 0.0
     for event in events:
         if isinstance(event, Send):
             sent[event.id] = event.at_ms
             counts.update(windows_of(event.at_ms, windows))
-        elif isinstance(event, Delivered) and event.process == READER and event.id in sent:
-            at_ms = sent.pop(event.id)
-            for name in windows_of(at_ms, windows):
-                took[name].append(event.at_ms - at_ms)
-    return {name: Arrived(window, counts[name], took[name]) for name, window in windows.items()}
+        elif isinstance(event, Refused):
+            sent.pop(event.id, None)
+        elif isinstance(event, Delivered) and event.process == READER:
+            last_ms = event.at_ms
+            if event.id in sent:
+                at_ms = sent.pop(event.id)
+                for name in windows_of(at_ms, windows):
+                    took[name].append(event.at_ms - at_ms)
+    for at_ms in sent.values():
+        for name in windows_of(at_ms, windows):
+            waited[name].append(max(0.0, last_ms - at_ms))
+    return {
+        name: Arrived(window, counts[name], took[name], waited[name])
+        for name, window in windows.items()
+    }
 
 
 def curves_of(found: Mapping[str, Arrived]) -> list[Curve]:
@@ -138,34 +156,36 @@ def curves_of(found: Mapping[str, Arrived]) -> list[Curve]:
             x="events a second",
             y="ms",
             series=lines(
-                (each.rate and round(each.rate), sorted(each.took_ms))
+                (each.rate and round(each.rate), each)
                 for name, each in found.items()
                 if name.startswith(IN_PEACE)
             ),
-            note="by the rate that was reached.",
+            note=f"by the rate that was reached. {INTERRUPTED}",
         ),
         Curve(
             title="From the producer to a consumer, while a broker dies and comes back",
             x="seconds since its death",
             y="ms",
             series=lines(middles(each for n, each in found.items() if not n.startswith(IN_PEACE))),
-            note="by the middle of each stretch: it dies, is dead, comes back, and is back.",
+            note="by the middle of each stretch: it dies, is dead, comes back, and is back. "
+            f"{INTERRUPTED}",
         ),
     ]
 
 
-Place = tuple[float | None, Sequence[float]]
+Place = tuple[float | None, Arrived]
 
 
 def lines(places: Iterable[Place]) -> list[Series]:
     """Return a line for each percentile that there is somewhere."""
-    known = [(x, took) for x, took in places if x is not None]
+    known = [(x, each) for x, each in places if x is not None]
     found = []
     for name, per_mille in PERCENTILES.items():
-        values = [(x, percentile(took, per_mille)) for x, took in known]
-        spots = [spot(x, [value]) for x, value in values if value is not None]
-        found.append(Series(name, spots))
-    return [each for each in found if each.spots]
+        values = [
+            (x, known_percentile(each.took_ms, each.waited_ms, per_mille)) for x, each in known
+        ]
+        found.append(Series(name, [spot(x, [value]) for x, value in values]))
+    return [each for each in found if each.known]
 
 
 def middles(stretches: Iterable[Arrived]) -> Iterator[Place]:
@@ -174,7 +194,7 @@ def middles(stretches: Iterable[Arrived]) -> Iterator[Place]:
     for each in stretches:
         begin_ms, end_ms = each.window
         since_ms = begin_ms if since_ms is None else since_ms
-        yield ((begin_ms + end_ms) / 2 - since_ms) / 1000, sorted(each.took_ms)
+        yield ((begin_ms + end_ms) / 2 - since_ms) / 1000, each
 
 
 def expect_peace_read(run: Run, rows: Iterable[list[str]]) -> None:

@@ -11,14 +11,23 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.judge.history import Acknowledged, Refused, Send
+from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import PIPELINED, Parameters
 from holdfast.lab.report import Curve, Series, Table
 from holdfast.lab.report.figures import NONE
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import NOBODY, Part, Scenario
-from holdfast.lab.steps.measures import WARM_S, WARM_S_OTHERS, rate_of, spot, warm_up
+from holdfast.lab.steps.measures import (
+    WARM_S,
+    WARM_S_OTHERS,
+    Went,
+    rate_of,
+    send_gated,
+    spell_of,
+    spot,
+    warm_up,
+)
 from holdfast.lab.steps.usual import expect_all_read
-from holdfast.lab.workload_processes import Worker
 
 SIZES = (100, 1_000, 10_000, 100_000, 900_000, 5_000_000)  # bytes of a value
 LIMIT = 6_000_000  # max.message.bytes of the topic
@@ -41,18 +50,18 @@ def steps(run: Run, limit: int) -> None:
     run.make_topic(configs={"max.message.bytes": str(limit)})
     reader = run.start_reader(config=f"fetch.message.max.bytes={LIMIT}")
     warmed, senders = send_all(run)
-    all_of = [sender for each in senders.values() for sender in each]
+    all_of = [went.worker for each in senders.values() for went in each]
     expect_all_read(run, reader, all_of, "events of every size are read", READ_S)
     outcome = run.raw_client("beyond", acks="all", size=BEYOND).send(0)
     error = outcome.error if isinstance(outcome, Refused) else outcome.KIND
     run.check(
         f"an event of {BEYOND:,} bytes", f"refused, {TOO_LARGE}", error, kept=error == TOO_LARGE
     )
-    found = {size: [fared(worker) for worker in each] for size, each in senders.items()}
+    found = {size: [fared(went) for went in each] for size, each in senders.items()}
     run.tables.append(table_of(run.parameters.acks, found, warmed))
 
 
-def send_all(run: Run) -> tuple[str, Mapping[int, Sequence[Worker]]]:
+def send_all(run: Run) -> tuple[str, Mapping[int, Sequence[Went]]]:
     """Send events of each size, up and then down, to warm nodes.
 
     Return how they were warmed, and who has sent, by size in the order of the ways. Nodes that have
@@ -60,28 +69,28 @@ def send_all(run: Run) -> tuple[str, Mapping[int, Sequence[Worker]]]:
     """
     bound_s = WARM_S.get(run.parameters.engine, WARM_S_OTHERS)
     warmed = warm_up(partial(send, run, WARM_UP), bound_s)
-    senders: dict[int, list[Worker]] = {size: [] for size in SIZES}
+    senders: dict[int, list[Went]] = {size: [] for size in SIZES}
     for way, sizes in WAYS.items():
         for size in sizes:
             senders[size].append(send(run, size, way))
     return warmed, senders
 
 
-def send(run: Run, size: int, way: str) -> Worker:
+def send(run: Run, size: int, way: str) -> Went:
     """Send events of a size, or so many bytes; check that all are acknowledged.
 
     For half of a stretch: each is sent twice.
     """
-    worker = run.start_producer(
+    went = send_gated(
+        run,
         f"{way}-{size}",
-        rate=0,
+        events=max(1, min(BYTES_MAX // size, EVENTS_MAX)),
+        duration_s=run.parameters.duration_s / len(WAYS),
+        bound_s=SEND_S,
         size=size,
-        duration=run.parameters.duration_s / len(WAYS),
-        max_messages=max(1, min(BYTES_MAX // size, EVENTS_MAX)),
         config=[f"message.max.bytes={LIMIT}", PIPELINED],  # nobody is hurt
     )
-    worker.wait(run.parameters.duration_s + SEND_S)
-    tail = worker.tail.poll()
+    tail = went.worker.tail.poll()
     sent, acknowledged = tail.count(Send), tail.count(Acknowledged)
     run.check(
         f"{size:,} bytes: {TAKEN}, {way}",
@@ -89,7 +98,7 @@ def send(run: Run, size: int, way: str) -> Worker:
         f"{acknowledged:,}",
         kept=sent == acknowledged > 0,
     )
-    return worker
+    return went
 
 
 class Fared(NamedTuple):
@@ -99,9 +108,9 @@ class Fared(NamedTuple):
     rate: float | None  # events a second
 
 
-def fared(worker: Worker) -> Fared:
-    count = worker.tail.poll().count(Acknowledged)
-    return Fared(count, rate_of(worker) if count else None)
+def fared(went: Went) -> Fared:
+    _, _, count = spell_of(events_of([went.worker.history]), went.since_ms)
+    return Fared(count, rate_of(went) if count else None)
 
 
 def table_of(acks: str, found: Mapping[int, Sequence[Fared]], warmed: str) -> Table:
@@ -119,7 +128,8 @@ def table_of(acks: str, found: Mapping[int, Sequence[Fared]], warmed: str) -> Ta
         title=f"What a second carries, by the size of an event, acks={acks}",
         header=[X_AXIS, "events", *HEADER],
         rows=rows,
-        note="One producer at a time, from its first event to its last acknowledgement; all sizes "
+        note="One producer at a time, once it has had an answer of every partition: from its next "
+        "event to its last acknowledgement; all sizes "
         f"upwards, and then all downwards. {warmed} Where up and down differ widely it is not the "
         "size alone that was measured. Measured, not asserted: the figures are those of this "
         "machine, just then.",
@@ -129,12 +139,18 @@ def table_of(acks: str, found: Mapping[int, Sequence[Fared]], warmed: str) -> Ta
 
 def curves_of(found: Mapping[int, Sequence[Fared]]) -> list[Curve]:
     """Return the same as curves over the size: what both ways had, as one value and its reach."""
-    rates = {size: [each.rate for each in all_ if each.rate] for size, all_ in found.items()}
-    known = {size: each for size, each in rates.items() if each}
-    if not known:
+    rates = {size: [each.rate for each in both] for size, both in found.items()}
+    acknowledged = [spot(size, both) for size, both in rates.items()]
+    carried = [
+        spot(size, [None if each is None else megabytes(size, each) for each in both])
+        for size, both in rates.items()
+    ]
+    if not any(acknowledged):
         return []
-    note = "the mean of both ways, and each of them as an end of the bar."
-    carried = [spot(size, [megabytes(size, r) for r in each]) for size, each in known.items()]
+    note = (
+        "the mean of both ways, and each of them as an end of the bar; no value where not both "
+        "have one."
+    )
     return [
         Curve(
             title="Megabytes a second, by the size of an event",
@@ -147,7 +163,7 @@ def curves_of(found: Mapping[int, Sequence[Fared]]) -> list[Curve]:
             title="Events a second, by the size of an event",
             x=X_AXIS,
             y="events a second",
-            series=[Series("acknowledged", [spot(size, each) for size, each in known.items()])],
+            series=[Series("acknowledged", acknowledged)],
             note=note,
         ),
     ]

@@ -8,27 +8,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from holdfast.judge.history import Acknowledged, Event, Send
+from holdfast.judge.history import Event
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import PIPELINED, Parameters
 from holdfast.lab.report import Curve, Series, Table
-from holdfast.lab.report.figures import FEW, percentile
+from holdfast.lab.report.figures import FEW
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.measures import (
     WARM_S,
     WARM_S_OTHERS,
+    Went,
     bytes_between,
     grown,
+    known_percentile,
     reach,
     replica_sizes,
+    send_gated,
     spot,
+    waits,
     warm_up,
 )
 from holdfast.lab.steps.moving import Mover
 from holdfast.lab.steps.usual import bring_back
 from holdfast.lab.steps.wants import preferred, without
-from holdfast.lab.workload_processes import Worker
 
 COPIES = (5, 3, 1)
 SIZE = 1000  # bytes of a value
@@ -49,6 +52,7 @@ class Stretch:
     disks: int
     between: int | None  # brokers; None: not counted
     took_ms: list[float]  # from handing an event to the producer to its acknowledgement
+    waited_ms: Sequence[float] = ()  # of those that had none, how long at least
 
     @property
     def on_disks(self) -> float:
@@ -59,7 +63,7 @@ class Stretch:
         return None if self.between is None else self.between / max(1, self.log)
 
     def latency(self, per_mille: int) -> float | None:
-        return percentile(sorted(self.took_ms), per_mille)
+        return known_percentile(self.took_ms, self.waited_ms, per_mille)
 
 
 def steps(run: Run, copies: Sequence[int]) -> None:
@@ -85,15 +89,17 @@ def steps(run: Run, copies: Sequence[int]) -> None:
     run.expect_flow(sender, f"{VICTIM} is back", SETTLE_S)
 
 
-def heat(run: Run, name: str) -> Worker:
+def heat(run: Run, name: str) -> Went:
     """Send as fast as is taken for a moment: events that nothing is measured of."""
-    worker = run.start_producer(
+    return send_gated(
+        run,
         name,
-        **{**PATIENT, "rate": 0, "max_messages": WARM_EVENTS, "config": PIPELINED},
-        duration=run.parameters.duration_s / 2,
+        events=WARM_EVENTS,
+        duration_s=run.parameters.duration_s / 2,
+        bound_s=run.parameters.duration_s + SETTLE_S,
+        **PATIENT,
+        config=PIPELINED,
     )
-    worker.wait(run.parameters.duration_s + SETTLE_S)
-    return worker
 
 
 def move_to(run: Run, target: Mapping[int, tuple[int, ...]], count: int) -> None:
@@ -126,7 +132,7 @@ def measured(run: Run, copies: int, way: str) -> Stretch:
         kept=disks == copies * log > 0,
         late=True,
     )
-    return Stretch(copies, log, disks, sent, latencies(events_of([worker.history]), since_ms))
+    return Stretch(copies, log, disks, sent, *latencies(events_of([worker.history]), since_ms))
 
 
 def table_of(parameters: Parameters, stretches: Iterable[Stretch], warmed: str) -> Table:
@@ -158,10 +164,11 @@ def table_of(parameters: Parameters, stretches: Iterable[Stretch], warmed: str) 
         rows=rows,
         note=f"Events of {SIZE:,} bytes, {parameters.rate:g} a second, to warm nodes: {warmed} "
         "Copies were taken away, and then added again; where the two stretches differ, each is an "
-        "end of what is told. Bytes between brokers are what the kernel has counted on connections "
-        "to another broker's port, both ways; a dash: not counted, as it has no ss, or a "
-        "connection has ended meanwhile. Times are measured, not asserted: they are those of this "
-        "machine, just then. " + FEW,
+        "end of what is told, and a dash where one of them has none. Who was not answered "
+        "waits on: a percentile that depends on that is a dash, too. Bytes between brokers are "
+        "what the kernel has counted on connections to another broker's port, both ways; a dash: "
+        "not counted, as it has no ss, or a connection has ended meanwhile. Times are measured, "
+        "not asserted: they are those of this machine, just then. " + FEW,
         curves=curves_of(by_copies),
     )
 
@@ -171,10 +178,12 @@ def curves_of(by_copies: Mapping[int, Sequence[Stretch]]) -> list[Curve]:
 
     def line(name: str, value: Callable[[Stretch], float | None]) -> Series:
         found = {n: [value(each) for each in those] for n, those in by_copies.items()}
-        known = {n: [each for each in those if each is not None] for n, those in found.items()}
-        return Series(name, [spot(n, those) for n, those in known.items() if those])
+        return Series(name, [spot(n, those) for n, those in found.items()])
 
-    note = "the mean of both stretches, and each of them as an end of the bar."
+    note = (
+        "the mean of both stretches, and each of them as an end of the bar; no value where not "
+        "both have one."
+    )
     return [
         Curve(
             title="What copies cost in bytes",
@@ -222,16 +231,21 @@ def wait_copied(run: Run, copies: int) -> dict[tuple[int, int], int]:
     return sizes
 
 
-def latencies(events: Iterable[Event], since_ms: float) -> list[float]:
-    """Return how long each event that was sent since took to be acknowledged, in ms."""
-    sent: dict[str, float] = {}
+def latencies(events: Iterable[Event], since_ms: float) -> tuple[list[float], list[float]]:
+    """Return how long each event that was sent since took to be acknowledged, in ms.
+
+    And how long those have waited that were not: until their client gave up, or said its last.
+    """
+    told = list(events)
     took: list[float] = []
-    for event in events:
-        if isinstance(event, Send) and event.at_ms >= since_ms:
-            sent[event.id] = event.at_ms
-        elif isinstance(event, Acknowledged) and event.id in sent:
-            took.append(event.at_ms - sent[event.id])
-    return took
+    waited: list[float] = []
+    for each in waits(told):
+        if each.begin_ms >= since_ms and each.took_ms is not None:
+            took.append(each.took_ms)
+        elif each.begin_ms >= since_ms:
+            until_ms = told[-1].at_ms if each.gave_up_ms is None else each.gave_up_ms
+            waited.append(until_ms - each.begin_ms)
+    return took, waited
 
 
 SCENARIO = Scenario(

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster.layout import EMBEDDED, NodeRecord
@@ -33,6 +33,7 @@ ALIKE = 0.1  # of the greater of two rates
 # How long nodes are warmed at most. Ours are of Python, and as fast as they get at once.
 WARM_S: Mapping[str, float] = {EMBEDDED: 5.0}
 WARM_S_OTHERS = 20.0
+READY_S = 120.0  # for a producer to have begun, and to be answered for the first time
 
 
 def replica_sizes(run: Run) -> dict[tuple[int, int], int]:
@@ -104,11 +105,9 @@ def figures(took: Iterable[float], waited: Iterable[float] = ()) -> list[str]:
     `waited`: of those that had no answer yet, how long they had waited. What they would still have
     waited may move a percentile: that one is told as what it is at least.
     """
-    done, at_least = list(took), list(waited)
-    ordered = sorted([*done, *at_least])
+    ordered, latest = least_and_most(took, waited)
     if not ordered:
         return ["0", *[NONE] * 4]
-    latest = [*sorted(done), *[inf] * len(at_least)]
     shown = [f"{len(ordered):,}"]
     for per_mille in (500, 990, 999, None):
         least, most = (
@@ -118,6 +117,22 @@ def figures(took: Iterable[float], waited: Iterable[float] = ()) -> list[str]:
         sign = "" if least == most else f"{AT_LEAST} "
         shown.append(NONE if least is None else f"{sign}{least:.1f}")
     return shown
+
+
+def least_and_most(
+    took: Iterable[float], waited: Iterable[float]
+) -> tuple[list[float], list[float]]:
+    """Return in order what times were at least, and at most; no end without an answer."""
+    done, at_least = sorted(took), list(waited)
+    return sorted([*done, *at_least]), [*done, *[inf] * len(at_least)]
+
+
+def known_percentile(
+    took: Iterable[float], waited: Iterable[float], per_mille: int
+) -> float | None:
+    """Return a percentile; None: of so few, or whoever has no answer yet may move it."""
+    least, most = (percentile(each, per_mille) for each in least_and_most(took, waited))
+    return least if least == most else None
 
 
 class Wait(NamedTuple):
@@ -145,21 +160,67 @@ def waits(events: Iterable[Event]) -> Iterator[Wait]:
         yield Wait(first.process, first.at_ms, None)
 
 
-def spot(x: float, measured: Sequence[float]) -> Spot:
-    """Return what stretches have measured as one value of a curve: their mean, in their reach."""
-    return Spot(x, sum(measured) / len(measured), min(measured), max(measured))
+def spot(x: float, measured: Sequence[float | None]) -> Spot | None:
+    """Return what stretches have measured as one value of a curve: their mean, in their reach.
+
+    None where one of them has none: what the others have is no mean of all.
+    """
+    known = [each for each in measured if each is not None]
+    if not known or len(known) < len(measured):
+        return None
+    return Spot(x, sum(known) / len(known), min(known), max(known))
 
 
 def reach(measured: Sequence[float | None], decimals: int) -> str:
-    """Return what stretches have measured, for people: the least, to the most where they differ."""
+    """Return what stretches have measured, for people: the least, to the most where they differ.
+
+    A dash stands for what not all of them have.
+    """
     known = [each for each in measured if each is not None]
     if not known:
         return NONE
     shown = [f"{each:,.{decimals}f}" for each in (min(known), max(known))]
+    if len(known) < len(measured):
+        shown.append(NONE)
     return TO.join(dict.fromkeys(shown))
 
 
-def warm_up(send: Callable[[str], Worker], bound_s: float) -> str:
+class Went(NamedTuple):
+    """One stretch of a producer, which has ended. What it sent since that moment counts."""
+
+    worker: Worker
+    since_ms: float
+
+
+def send_gated(
+    run: Run, name: str, *, events: int, duration_s: float, bound_s: float, **flags: Any
+) -> Went:
+    """Send so many events as fast as is taken, or for so long, from a producer that has begun.
+
+    It has by then when it has had an answer of every partition: before that a stretch is the start
+    of a process, and a first look for leaders. `bound_s`: for the answers that are still due then.
+    """
+    first = len(run.partitions)
+    told = {**flags, "rate": 0, "gated": True, "max_messages": first + events}
+    worker = run.start_producer(name, **told)
+    worker.tell(str(first))
+    run.wait(f"{name} to have begun", lambda: _answers(worker) >= first, READY_S)
+    since_ms = time.monotonic() * 1000
+    worker.may_end()
+    worker.tell(str(first + events))
+    until_s = time.monotonic() + duration_s
+    sent = f"{name} to have sent"
+    run.wait(sent, lambda: not worker.running or time.monotonic() >= until_s, duration_s + READY_S)
+    worker.stop(bound_s)
+    return Went(worker, since_ms)
+
+
+def _answers(worker: Worker) -> int:
+    tail = worker.tail.poll()
+    return sum(tail.count(kind) for kind in (Acknowledged, Refused, Unknown))
+
+
+def warm_up(send: Callable[[str], Went], bound_s: float) -> str:
     """Let producers send as fast as they can until nodes are warm; return in words what was done.
 
     `send` is told a producer's name, and returns it when it has ended. Nodes are warm once two in a
@@ -181,19 +242,24 @@ def alike(one: float, other: float) -> bool:
     return abs(one - other) < ALIKE * max(one, other)
 
 
-def rate_of(worker: Worker) -> float:
-    """Return how many events a second a producer got acknowledged while it sent."""
-    begin_ms, end_ms, count = spell_of(events_of([worker.history]))
+def rate_of(went: Went) -> float:
+    """Return how many events a second a producer got acknowledged, of what counts."""
+    begin_ms, end_ms, count = spell_of(events_of([went.worker.history]), went.since_ms)
     return count / max(end_ms - begin_ms, 1.0) * 1000
 
 
-def spell_of(events: Iterable[Event]) -> tuple[float, float, int]:
-    """Return when the first event was sent and the last acknowledged, and how many were."""
+def spell_of(events: Iterable[Event], since_ms: float) -> tuple[float, float, int]:
+    """Return when the first event was sent and the last acknowledged, and how many were.
+
+    Of those that were sent since that moment.
+    """
     begin_ms, end_ms, count = 0.0, 0.0, 0
+    sent: set[str] = set()
     for event in events:
-        if isinstance(event, Send):
+        if isinstance(event, Send) and event.at_ms >= since_ms:
             begin_ms = begin_ms or event.at_ms
-        elif isinstance(event, Acknowledged):
+            sent.add(event.id)
+        elif isinstance(event, Acknowledged) and event.id in sent:
             end_ms = event.at_ms
             count += 1
     return begin_ms, end_ms, count
