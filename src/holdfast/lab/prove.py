@@ -58,7 +58,7 @@ from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
 from holdfast.lab.steps.closing import conclude, expect_kept_somewhere
-from holdfast.lab.steps.mishaps import break_off
+from holdfast.lab.steps.mishaps import break_off, failed
 from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
@@ -137,8 +137,9 @@ def crashed(directory: Path, problem: Exception) -> str:
     """Write down where an error of ours was met; return what is said of it."""
     told = "".join(traceback.format_exception(problem))
     file, where = directory / CRASH, ""
-    with suppress(OSError):  # a full disk
-        file.write_text(told, encoding="utf-8")
+    # Behind what is there: the first error may be what has brought about the next one.
+    with suppress(OSError), file.open("a", encoding="utf-8") as crash:  # a full disk
+        crash.write(told)
         where = f" with {file}"
     return f"this is an error of ours, please report it{where}: {type(problem).__name__}: {problem}"
 
@@ -209,37 +210,72 @@ def _run_part(
             try:
                 part.steps(run)
                 conclude(run)
-            except PROBLEMS as problem:
-                broke_off = break_off(run, problem)
+            except Exception as problem:  # noqa: BLE001 - what was seen before stays seen
+                broke_off = break_off(run, _named(problem, directory.parent))
                 if not part.is_control and Anomaly.LOST in base.promise.forbids - part.counted:
                     with suppress(*PROBLEMS):  # of a run that can't be looked at any more
                         expect_kept_somewhere(run)
-    except PROBLEMS as problem:
+    except Exception as problem:
         if run is None:
             raise
         # What has gone wrong at its end only: what was seen before stays seen.
-        broke_off = str(problem) if broke_off is None else f"{broke_off}; {problem}"
+        named = _named(problem, directory.parent)
+        broke_off = str(named) if broke_off is None else f"{broke_off}; {named}"
     if run.left:
         left = f"what was done to the cluster is not all undone: {'; '.join(run.left)}"
         broke_off = left if broke_off is None else f"{broke_off}; {left}"
-    run.journal.end(
-        directory.parent / MANIFEST,
-        broke_off,
-        run.tables,
-        run.lost_expected,
-        run.expired_expected,
-        run.groups_expected,
-        run.lost_named,
-        run.starvation.text,
-        run.told,
-    )
-    result = judge_part(part, base, directory)
+    result = _judged(part, base, directory, run, broke_off)
     say(f"   {result.sentence()}")
     for finding in result.evidence.judgement.findings[:SAID_MAX]:
         say(f"   {finding.anomaly.value}: {finding.text}")
     for told in result.evidence.groups.findings[:SAID_MAX]:
         say(f"   {told.group}: {told.anomaly.value}: {told.text}")
     return result
+
+
+def _named(problem: Exception, directory: Path) -> Exception:
+    """Return what a run can end with; an error of ours is written down, and says so."""
+    if isinstance(problem, PROBLEMS):
+        return problem
+    named = LabError(crashed(directory, problem))
+    named.__cause__ = problem
+    return named
+
+
+def _judged(
+    part: Part, base: Parameters, directory: Path, run: Run, broke_off: str | None
+) -> PartResult:
+    """End a run's journal, and judge what it has left.
+
+    Where that fails, checks of a part to prove that have failed for certain stay broken.
+    """
+    try:
+        run.journal.end(
+            directory.parent / MANIFEST,
+            broke_off,
+            run.tables,
+            run.lost_expected,
+            run.expired_expected,
+            run.groups_expected,
+            run.lost_named,
+            run.starvation.text,
+            run.told,
+        )
+        return judge_part(part, base, directory)
+    except Exception as problem:
+        if part.is_control or not failed(run):
+            raise
+        unjudged = f"it can't be judged: {_named(problem, directory.parent)}"
+        return PartResult(
+            part=part,
+            parameters=part.parameters(base),
+            evidence=evidence_of(()),
+            checks=tuple(run.checks),
+            tables=(),
+            broken=(),
+            history=directory / HISTORY,
+            broke_off=unjudged if broke_off is None else f"{broke_off}; {unjudged}",
+        )
 
 
 def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
