@@ -42,7 +42,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import Begin
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.networks.replay import faults_told
-from holdfast.lab.soak.campaign import NETWORK, in_namespaces, network_of
+from holdfast.lab.soak.campaign import NETWORK, in_namespaces, network_said, why_not
 from holdfast.lab.soak.exercised import by_scenario
 from holdfast.lab.steps.replay_plan import replayable, schedule_of
 from mutants import mutate
@@ -189,7 +189,7 @@ def replay(
         say=lines.append, begin=begin,
     )  # fmt: skip
     (folder / "said.txt").write_text("\n".join(lines) + "\n")
-    return outcome, folder, network_of(folder)
+    return outcome, folder, network_said(folder)
 
 
 def tell(name: str, outcome: Outcome, folder: Path, *, is_as_it_must: bool) -> None:
@@ -310,15 +310,23 @@ def replay_clean(seed: int) -> Row | None:
     }  # fmt: skip
 
 
+def counts(row: Row) -> bool:
+    """Whether a row counts by how its links were broken: proxies show less than namespaces.
+
+    Nor does it say anything of a lab that a bug was not seen by them.
+    """
+    is_missed = row["kind"] == BUG and row.get("unmodified") is None
+    return in_namespaces({**row, "kept": True} if is_missed else row)
+
+
 def that_hold(rows: Sequence[Row], schedules: Mapping[str, Row]) -> list[Row]:
     """Return the rows whose plan is the one that would be replayed now.
 
-    No file that a replay runs draws it: the same seed may have meant another plan. Proxies show
-    less than namespaces: what was made by them counts for nothing here.
+    No file that a replay runs draws it: the same seed may have meant another plan.
     """
 
     def holds(row: Row) -> bool:
-        if "plan_hash" not in row or not in_namespaces(row):
+        if "plan_hash" not in row or not counts(row):
             return False
         if row["kind"] == CLEAN:
             return bool(row["plan_hash"] == plan_hash(kept_of(row["seed"])[1]))
@@ -338,21 +346,25 @@ def replay_all(options: argparse.Namespace, mutations: Sequence[Mutation]) -> in
             if row["kind"] == NOT_MADE:
                 return False
             results.add(row)
-            if in_namespaces(row):
+            if counts(row):
                 rows.append(row)
-            return in_namespaces(row)
+            return counts(row)
 
         for mutation in mutations:
             known = {row["key"] for row in rows if row["kind"] == BUG}
             if mutation.key in schedules and mutation.key not in known:
                 row = replay_bug(mutation, schedules[mutation.key], options.attempts)
-                keep(row)
-                say(f"{mutation.name}: {came_of(row)}")
+                is_lesser = not keep(row) and row["kind"] == BUG
+                say(f"{mutation.name}: {came_of(row)}{f'; {why_not(row)}' if is_lesser else ''}")
         seed, not_made = options.first, 0
         while may_go_on(rows, options.clean, not_made):
             known_seeds = {row["seed"] for row in rows if row["kind"] == CLEAN}
             found = None if seed in known_seeds else replay_clean(seed)
-            not_made += found is not None and not keep(found)
+            if found is not None and not keep(found):
+                if found["kind"] != NOT_MADE:
+                    say(f"seed {seed}: {why_not(found)}")
+                    break
+                not_made += 1
             seed += 1
         say(f"{not_made} seeds could not be made, or are not clean in the simulator")
         return conclude(rows, min(BUGS_MIN, len(mutations)), options.clean)

@@ -134,6 +134,25 @@ def test_what_can_not_be_stamped_keeps_what_it_came_to(
     assert any(line.endswith("3 lost.") for line in said) == (code is Exit.BROKEN)
 
 
+@pytest.mark.parametrize("code", [Exit.BROKEN, Exit.KEPT])
+def test_what_is_broken_is_told_before_controls_are_run_as_well(
+    tmp_path: Path, proofs: list[Path], code: Exit
+) -> None:
+    """Seen to fail: it was removed without a word."""
+    prove_all.prove_all(tmp_path, ["embedded"], control=False, say=lambda _line: None)
+    found = matrix.row_of(tmp_path, "embedded", NAME)
+    assert found is not None
+    assert found.grounds is not None
+    verdict(tmp_path, "embedded", NAME, code, verdict="3 lost.")
+    folder = matrix.folder_of(tmp_path, "embedded", NAME)
+    matrix.stamp(folder, "a code", found.grounds, with_controls=False)
+    said: list[str] = []
+    prove_all.prove_all(tmp_path, ["embedded"], control=True, say=said.append)
+    assert len(proofs) == 2
+    told = "It is made again, for it had no controls: 3 lost."
+    assert (told in said) is (code is Exit.BROKEN)
+
+
 def test_what_is_broken_stays_so_where_an_error_of_ours_follows(
     tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

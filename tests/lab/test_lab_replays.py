@@ -238,12 +238,17 @@ def test_rows_of_another_plan_do_not_count(lab: Lab) -> None:
         {"kind": BUG, "key": "xyz", "plan_hash": None},
         bug | {"plan_hash": clean["plan_hash"]},
         clean | {"network": "proxies"},
+        clean | {"network": "unknown"},
         bug | {"network": "proxies"},
+        bug | {"network": "proxies", "kept": False, "unmodified": None},
     ]
     assert that_hold([clean, *others, bug], {"abc": FOUND}) == [clean, bug]
     named = [each | {"network": "namespaces"} for each in (clean, bug)]
     assert that_hold(named, {"abc": FOUND}) == named
     assert that_hold([bug], {}) == []
+    lesser: Row = {"network": "proxies", "kept": False}
+    broken = [clean | lesser, bug | lesser | {"unmodified": {"kept": False}}]
+    assert that_hold(broken, {"abc": FOUND}) == broken, "what they break is broken"
 
 
 def test_what_was_cut_off_ends_no_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -294,7 +299,23 @@ def test_what_proxies_have_shown_is_kept_and_does_not_count(
     monkeypatch.setattr(replays, "rows_of", lambda *_: [FOUND])
     lab.network, lab.came = "proxies", [KEPT, KEPT, KEPT]
     assert replay_all(argparse.Namespace(attempts=3, first=7, clean=1), []) == 1
-    assert [row["network"] for row in rows.rows] == ["proxies"] * 2
+    assert [row["network"] for row in rows.rows] == ["proxies"]
+    assert "seed 7: by proxies, so it doesn't count; nor would the next" in lab.said
+    assert "0 seeds could not be made, or are not clean in the simulator" in lab.said
+
+
+def test_what_proxies_have_broken_counts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: a seed and unmodified nodes are broken by proxies; then all is by namespaces."""
+    rows = Rows()
+    monkeypatch.setattr(replays, "Results", lambda *_: rows)
+    monkeypatch.setattr(replays, "rows_of", lambda *_: [FOUND])
+    lab.network, lab.came = "proxies", [LOST, LOST, LOST]
+    options = argparse.Namespace(attempts=3, first=7, clean=1)
+    assert replay_all(options, [MUTATION]) == 1
+    assert [(row["kind"], row["kept"]) for row in rows.rows] == [(BUG, False), (CLEAN, False)]
+    lab.network = "namespaces"
+    assert replay_all(options, [MUTATION]) == 1, "neither is replayed until it is kept"
+    assert len(rows.rows) == 2
 
 
 def test_a_bug_that_could_not_be_made_is_no_result(

@@ -538,7 +538,7 @@ def test_soak_counts_a_broken_run_and_repeats_one_that_was_not_made(tmp_path: Pa
     assert [row["not_made_before"] for row in results(tmp_path)] == [1, 0, 2, 0]
 
 
-def by_network(how: str) -> Callable[[Path], dict[str, Any]]:
+def by_network(how: str, *, kept: bool = True) -> Callable[[Path], dict[str, Any]]:
     """Return a run of a cluster that broke links so."""
 
     def run(directory: Path) -> dict[str, Any]:
@@ -547,7 +547,7 @@ def by_network(how: str) -> Callable[[Path], dict[str, Any]]:
         LocalCluster.create(cluster, port=0)
         record = replace(layout.read(cluster), network=how)
         layout.write(cluster, record)
-        return {"kept": True, "verdict": ""}
+        return {"kept": kept, "verdict": ""}
 
     return run
 
@@ -572,6 +572,32 @@ def test_a_row_says_how_links_were_broken_and_proxies_count_for_no_namespaces(
     networks = [row.get("network") for row in results(tmp_path)]
     assert networks == [None, "proxies", "namespaces"]
     assert soak(replace(links, in_namespaces=False), tmp_path, runs=3, say=quiet)
+
+
+def test_what_is_broken_by_proxies_is_broken(tmp_path: Path) -> None:
+    """Seen to fail: it was passed over, and the campaign ended as kept."""
+    links = replace(campaign(by_network("proxies", kept=False)), runs=2, in_namespaces=True)
+    assert not soak(links, tmp_path, say=quiet)
+    said: list[str] = []
+    assert not soak(replace(links, run=by_network("namespaces")), tmp_path, say=said.append)
+    assert [row["kept"] for row in results(tmp_path)] == [False, False]
+    assert said[-1] == "made-up: 0 of 2 runs kept what was promised."
+
+
+def test_a_network_that_nobody_can_say_is_not_one_of_namespaces(tmp_path: Path) -> None:
+    """Seen to fail: a description that was cut off stood for a run of before, which counts."""
+
+    def run(directory: Path) -> dict[str, Any]:
+        found = by_network("proxies")(directory)
+        (directory / "main" / "cluster" / layout.DESCRIPTION).write_text("{")
+        return found
+
+    said: list[str] = []
+    links = replace(campaign(run), runs=1, in_namespaces=True)
+    assert not soak(links, tmp_path, say=said.append)
+    assert [row["network"] for row in results(tmp_path)] == ["unknown"]
+    assert "made-up 1: nobody can say how its links were broken, so it doesn't count" in said
+    assert soak(replace(links, in_namespaces=False), tmp_path, say=quiet)
 
 
 def test_each_campaign_that_breaks_links_needs_namespaces() -> None:

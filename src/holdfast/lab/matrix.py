@@ -275,8 +275,8 @@ def is_done(row: Row | None, code: str, *, network: str | None, with_controls: b
     """Say whether a run need not be made again: it was decided, of this code, with what is asked.
 
     A verdict holds for one code: of another one it says nothing. `network`: how links would be
-    broken now; where that is by namespaces, what proxies have shown is not enough. Versions are
-    told, and end nothing.
+    broken now; where that is by namespaces, what was kept by proxies, which show less, is not
+    enough. Versions are told, and end nothing.
     """
     return (
         row is not None
@@ -284,7 +284,7 @@ def is_done(row: Row | None, code: str, *, network: str | None, with_controls: b
         and row.code == code
         and (row.with_controls or not with_controls)
         and row.grounds is not None
-        and (row.grounds.network != PROXIES or network == PROXIES)
+        and (row.grounds.network != PROXIES or network == PROXIES or row.exit == Exit.BROKEN)
     )
 
 

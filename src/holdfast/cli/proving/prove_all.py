@@ -7,7 +7,6 @@ import importlib.util
 import json
 import platform
 import shlex
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -24,7 +23,7 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.matrix import Grounds, Row
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError
-from holdfast.lab.prove import CRASH, prove
+from holdfast.lab.prove import CRASH, crashed, prove
 from holdfast.lab.scenario import NETWORKS, PIPELINES, SCENARIOS, WITH_ZOOKEEPER, load_scenario
 from holdfast.lab.soak.campaign import network_of
 from holdfast.lab.soak.exercised import by_scenario
@@ -207,8 +206,10 @@ def run(
     begun.refuse_changed(engine, name)
     folder = matrix.folder_of(directory, engine, name)
     before = matrix.row_of(directory, engine, name)
-    if before is not None and before.code is None and Exit(before.exit) is Exit.BROKEN:
-        say(f"It is made again, for nobody knows of which code this was: {before.verdict}")
+    ours = (None, begun.codes[engine, name])  # of other code a verdict says nothing
+    if before is not None and before.code in ours and Exit(before.exit) is Exit.BROKEN:
+        why = "nobody knows of which code this was" if before.code is None else "it had no controls"
+        say(f"It is made again, for {why}: {before.verdict}")
     keeping.remove(folder)
     try:
         scenario = load_scenario(name)
@@ -223,7 +224,7 @@ def run(
         begun.refuse_changed(engine, name)  # halves of two codes crash, and that says nothing
         with suppress(OSError):  # a full disk
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
+        crashed(folder, problem)
         why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
         say(why)
         found = matrix.row_of(directory, engine, name)

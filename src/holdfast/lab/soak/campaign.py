@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +33,7 @@ from holdfast.lab.steps.mishaps import failed
 RESULTS = Path("docs") / "design" / "soak"
 _MODULES = "_campaigns"  # so end the names of the modules here that hold CAMPAIGNS
 NETWORK = "network"  # in a row: how links were broken, where there was one
+UNKNOWN = "unknown"  # there: nobody can say
 FAILURES_MAX = 3  # in a row that could not be made: something is wrong with the machine
 
 
@@ -43,7 +43,7 @@ class Campaign:
 
     Its "kept" says whether the run showed what it had to: True, False, or None when the run could
     not be made, which is repeated. `exercises` are the folders of src that it tells something of.
-    `in_namespaces`: it breaks links, and a row by proxies, which show less, doesn't count.
+    `in_namespaces`: it breaks links, and what was kept by proxies, which show less, doesn't count.
     """
 
     name: str
@@ -63,9 +63,27 @@ def network_of(folder: Path) -> str | None:
     return PROXIES if PROXIES in networks else next(iter(networks - {None}), None)
 
 
+def network_said(folder: Path) -> str | None:
+    """Return what a row says of the network of the clusters below a folder; None: of none."""
+    try:
+        return network_of(folder)
+    except ClusterError:  # a description that is cut off, say
+        return UNKNOWN
+
+
 def in_namespaces(row: Row) -> bool:
-    """Whether a row counts for links that are broken; older ones name no network and do."""
-    return row.get(NETWORK) != PROXIES
+    """Whether a row counts for links that are broken; older ones name no network and do.
+
+    What is broken by proxies, or nobody can say by what, is broken.
+    """
+    return row.get("kept") is False or row.get(NETWORK) not in {PROXIES, UNKNOWN}
+
+
+def why_not(row: Row) -> str:
+    """Return why a row doesn't count for links that are broken."""
+    if row.get(NETWORK) == PROXIES:
+        return "by proxies, so it doesn't count; nor would the next"
+    return "nobody can say how its links were broken, so it doesn't count"
 
 
 def any_row(_row: Row) -> bool:
@@ -111,7 +129,8 @@ def soak(
         if done.others:
             say(f"  {done.others} runs of other code don't count for this one")
         if done.passed_over:
-            say(f"  {done.passed_over} runs by proxies, which show less, don't count")
+            say(f"  {done.passed_over} runs by proxies, which show less, or by what nobody can "
+                "say, don't count")  # fmt: skip
         failures = _bring_to(campaign, wanted, done, say)
     repeated = sum(row["not_made_before"] for row in done.rows) + failures
     if repeated:
@@ -137,33 +156,25 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
             say(f"{campaign.name} {number}: what there is of it stays in {directory}")
             failures += 1
             continue
-        done.add(
-            {
-                "run": number,
-                "version": holdfast.__version__,
-                "seconds": round(seconds, 1),
-                "not_made_before": failures,
-                **_network_said(directory),
-                **result,
-            }
-        )
+        network = network_said(directory)
+        row: Row = {
+            "run": number,
+            "version": holdfast.__version__,
+            "seconds": round(seconds, 1),
+            "not_made_before": failures,
+            **({} if network is None else {NETWORK: network}),
+            **result,
+        }
+        done.add(row)
         failures = 0
         if result["kept"]:
             shutil.rmtree(directory)
         else:
             say(f"{campaign.name} {number}: its history stays in {directory}")
         if len(done.rows) < number:
-            say(f"{campaign.name} {number}: by proxies, so it doesn't count; nor would the next")
+            say(f"{campaign.name} {number}: {why_not(row)}")
             break
     return failures
-
-
-def _network_said(directory: Path) -> Row:
-    """Return what a row says of its network, where there was one."""
-    with suppress(ClusterError):  # what is cut off says nothing
-        network = network_of(directory)
-        return {} if network is None else {NETWORK: network}
-    return {}
 
 
 def main(arguments: Sequence[str]) -> int:
