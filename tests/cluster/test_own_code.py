@@ -26,9 +26,11 @@ sys.path.insert(0, sys.argv[1])
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.network import addresses
 from holdfast.cluster.network.proxies import proxy_ground
+from holdfast.cli.proving import prove_replay
+from holdfast.lab.parameters import LabError
 try:
     {}
-except ClusterError as error:
+except (ClusterError, LabError) as error:
     print(error)
 """
 
@@ -59,8 +61,9 @@ def copy_with(folder: Path, name: str) -> Path:
             "holdfast/cluster/network/proxies/pair_proxies.py",
             "proxy_ground.make(Path(sys.argv[2]), addresses.Plan(()), {})",
         ),
+        ("holdfast/testing/simulation/drawing.py", "prove_replay.drawn(7)"),
     ],
-    ids=["a node", "a node that formats", "the network's proxies"],
+    ids=["a node", "a node that formats", "the network's proxies", "the simulator that draws"],
 )
 def test_what_is_started_runs_the_code_that_starts_it(tmp_path: Path, name: str, does: str) -> None:
     """Seen to fail: nodes of an installed package stood in for code that could not even start."""

@@ -106,6 +106,16 @@ def test_engines_that_have_shown_nothing_do_not_agree(tmp_path: Path) -> None:
     assert "Nothing is shown" not in text_of(matrix.write(tmp_path, alone, {}).read_text())
 
 
+def test_what_one_engine_alone_could_not_make_is_a_difference(tmp_path: Path) -> None:
+    """Goal: what the other one has shown is not called nothing."""
+    runs = {("embedded", "rack-loss"): Exit.KEPT, ("apache", "rack-loss"): Exit.NOT_MADE}
+    rows = rows_of(tmp_path, runs)
+    text = text_of(matrix.write(tmp_path, rows, {}).read_text())
+    assert "Nothing is shown" not in text
+    line = matrix.Line(scenario="rack-loss", rows=rows)
+    assert (line.differs, line.shows_nothing, line.agrees) == (True, False, False)
+
+
 def test_the_worst_of_all_rows_is_what_they_come_to(tmp_path: Path) -> None:
     codes = {"rack-loss": Exit.NOT_MADE, "retention": Exit.BROKEN, "split-brain": Exit.KEPT}
     rows = rows_of(tmp_path, {("embedded", name): code for name, code in codes.items()})
