@@ -28,15 +28,23 @@ BOUND_S = 10.0
 @contextmanager
 def answering(answer: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
     """A server that takes one request, sends these bytes and closes."""
+    with answering_each(answer) as served:
+        yield served
+
+
+@contextmanager
+def answering_each(*answers: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
+    """A server that takes a connection for each of these, with one request, and closes it."""
     requests: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(BOUND_S)
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                requests.append(connection.recv(65_536))
-                connection.sendall(answer)
+            for answer in answers:
+                connection, _ = server.accept()
+                with connection:
+                    requests.append(connection.recv(65_536))
+                    connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -76,17 +84,27 @@ RESPONSE = MetadataResponse(
 
 
 def frame(body: bytes) -> bytes:
-    return struct.pack(">ii?", len(body) + 5, 1, False) + body  # no tagged fields
+    return struct.pack(">ii", len(body) + 4, 1) + body
+
+
+def frame_with_ids(response: MetadataResponse) -> bytes:
+    return frame(b"\0" + encode(response, 10))  # no tagged fields
+
+
+def version_asked(request: bytes) -> int:
+    """Return the version of a request that came behind its size and its key."""
+    (version,) = struct.unpack_from(">h", request, 6)
+    return int(version)
 
 
 def test_an_answer_is_read_as_it_was_written() -> None:
     """Goal: every field that waiting uses is right. Method: encode with the tables, ask for it."""
-    with answering(frame(encode(RESPONSE, 10))) as (address, requests):
+    with answering(frame(encode(RESPONSE, 8))) as (address, requests):
         found = probe.ask(address, ["t"])
     assert found is not None
     assert found.cluster_id == "id"
     assert found.brokers == {0: ("a", 1), 2: ("b", 2)}
-    assert found.topic_ids == {"t": b"t" * 16}, "and no id where there is none"
+    assert found.topic_ids == {}, "which nobody wanted"
     assert list(found.topics["t"]) == [0, 1]
     assert found.topics["t"][1] == probe.PartitionState(
         leader=-1, leader_epoch=4, replicas=(0, 1, 2), isr=(1,), offline=(1,), error=5
@@ -98,10 +116,33 @@ def test_an_answer_is_read_as_it_was_written() -> None:
     assert not request.allow_auto_topic_creation
 
 
+def test_who_wants_ids_of_topics_has_them() -> None:
+    with answering(frame_with_ids(RESPONSE)) as (address, requests):
+        found = probe.ask(address, ["t"], with_ids=True)
+    assert found is not None
+    assert found.topic_ids == {"t": b"t" * 16}, "and no id where there is none"
+    assert list(map(version_asked, requests)) == [10]
+
+
+def test_a_cluster_whose_protocol_has_no_ids_answers_without() -> None:
+    """Goal: an Apache Kafka before 2.8 is there; it closes on a version that it does not know.
+
+    Method: a server that does. Seen to fail: it was asked for ids by everybody, and called absent.
+    """
+    with answering_each(b"", frame(encode(RESPONSE, 8))) as (address, requests):
+        found = probe.ask(address, ["t"], with_ids=True)
+    assert found is not None
+    assert (list(found.topics["t"]), found.topic_ids) == ([0, 1], {})
+    assert list(map(version_asked, requests)) == [10, 8]
+    with answering(frame(encode(RESPONSE, 8))) as (address, requests):
+        assert probe.ask(address) is not None
+    assert list(map(version_asked, requests)) == [8], "who needs no ids asks once"
+
+
 def test_all_topics_or_none_can_be_asked_for() -> None:
     """Goal: None and [] mean what they mean in Kafka. Method: decode what is sent."""
     for topics, expected in ((None, None), ((), [])):
-        with answering(frame(encode(RESPONSE, 10))) as (address, requests):
+        with answering(frame(encode(RESPONSE, 8))) as (address, requests):
             probe.ask(address, topics)
         _, request = decode_request(requests[0][4:])
         assert isinstance(request, MetadataRequest)

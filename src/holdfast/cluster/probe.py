@@ -17,7 +17,8 @@ from holdfast.cluster.layout import ClusterError
 if TYPE_CHECKING:
     from holdfast.wire.messages.metadata import MetadataResponseTopic
 
-_VERSION = 10  # of Apache Kafka 2.8 and later; it has leader epochs and topic ids
+_VERSION = 8  # of Apache Kafka 2.3 and later; it has leader epochs
+_VERSION_WITH_IDS = 10  # of Apache Kafka 2.8 and later; it has topic ids besides
 _CLIENT_ID = "holdfast-cluster"
 _FRAME_BYTES_MAX = 64 << 20
 
@@ -41,16 +42,38 @@ class Snapshot:
     cluster_id: str | None
     brokers: dict[int, tuple[str, int]]  # id -> host, port; unfenced brokers only
     topics: dict[str, dict[int, PartitionState]]
-    topic_ids: Mapping[str, bytes] = field(default_factory=dict)  # of those that have one
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)  # where they were asked for
 
 
 def ask(
-    address: tuple[str, int], topics: Sequence[str] | None = (), *, timeout_s: float = 2.0
+    address: tuple[str, int],
+    topics: Sequence[str] | None = (),
+    *,
+    with_ids: bool = False,
+    timeout_s: float = 2.0,
 ) -> Snapshot | None:
     """Ask one broker for metadata of `topics` (None: all). None: no answer could be had.
 
-    ClusterError when something answers there that doesn't speak the protocol.
+    `with_ids`: those of topics as well, where the broker's protocol has them. ClusterError when
+    something answers there that doesn't speak the protocol.
     """
+    if with_ids:
+        try:
+            return _ask(address, topics, _VERSION_WITH_IDS, timeout_s)
+        except ConnectionResetError:  # so a broker refuses a version that it does not know
+            pass
+        except OSError:
+            return None
+    try:
+        return _ask(address, topics, _VERSION, timeout_s)
+    except OSError:
+        return None
+
+
+def _ask(
+    address: tuple[str, int], topics: Sequence[str] | None, version: int, timeout_s: float
+) -> Snapshot:
+    """Ask in one version. OSError: no answer could be had; ClusterError, as in `ask`."""
     # Not before somebody asks: until then `holdfast up` starts nodes, and they take their time.
     from holdfast.wire.errors import WireError  # noqa: PLC0415
     from holdfast.wire.frame import decode_response, encode_request  # noqa: PLC0415
@@ -64,13 +87,11 @@ def ask(
     request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
     try:
         with socket.create_connection(address, timeout=timeout_s) as connection:
-            connection.sendall(encode_request(request, _VERSION, 1, _CLIENT_ID))
+            connection.sendall(encode_request(request, version, 1, _CLIENT_ID))
             (size,) = struct.unpack(">i", _receive(connection, 4))
             if not 4 <= size <= _FRAME_BYTES_MAX:
                 raise ClusterError(f"What listens on {address[0]}:{address[1]} is not a broker.")
-            _, answer = decode_response(request.KEY, _VERSION, _receive(connection, size))
-    except OSError:
-        return None
+            _, answer = decode_response(request.KEY, version, _receive(connection, size))
     except WireError:
         raise ClusterError(
             f"What listens on {address[0]}:{address[1]} answers, but not as a broker does."
