@@ -494,7 +494,7 @@ def test_what_a_broker_that_is_cut_off_still_tells_of_a_deleted_topic_is_not_sho
             cluster_id="c",
             brokers={},
             topics={name: {0: state(epoch)} for name, (_, epoch) in topics.items()},
-            topic_ids={name: topic_id for name, (topic_id, _) in topics.items()},
+            topic_ids={name: topic_id.ljust(16) for name, (topic_id, _) in topics.items()},
         )
 
     def state(epoch: int) -> PartitionState:
@@ -548,7 +548,9 @@ def test_a_cluster_is_watched_and_recorded(tmp_path: Path, run: Run) -> None:
         "isr": [0],
         "replicas": [0],
         "end": 0,
+        "topic_id": last["partitions"]["seen-0"]["topic_id"],
     }
+    assert len(last["partitions"]["seen-0"]["topic_id"]) == 22, "as Kafka writes it"
     assert shown.output.count("PARTITION ") == 2
     assert "1 of 1 nodes run" in shown.output
     assert run(*watching, "--looks", "0").status == 2

@@ -27,6 +27,7 @@ from holdfast.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from holdfast.wire.uuids import uuid_text
 from holdfast.wire.well_known import LATEST
 
 ANSWER_S = 0.5
@@ -50,6 +51,11 @@ class Partition:
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     end: int | None = None
+    topic_id: str | None = None  # as Kafka writes it; None: nobody says
+
+    def is_other_than(self, known: Partition) -> bool:
+        """Say whether this is of another topic than `known`, of the same name."""
+        return None not in {self.topic_id, known.topic_id} and self.topic_id != known.topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,7 @@ class Sample:
     nodes: Mapping[int, str]  # states of processes, by node
     active: tuple[int, int] | None  # the active controller and its epoch
     answered: tuple[int, ...]  # brokers that told what they know of partitions
+    knows_topics: bool = True  # one of them is known to know which topics there are
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     links: Sequence[str] = ()  # those that are broken, in words
     troubles: Sequence[str] = ()  # what of its network does not serve
@@ -109,9 +116,7 @@ class Sampler:
         brokers = latest_first(running, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
         answers = self._answers(brokers)
-        # Without an active controller nobody is known to lack less than others.
-        first_knows = any(math.isfinite(lag_of(quorum, node)) for node in list(answers)[:1])
-        partitions = latest_of([*answers.values()], self._topics, first_knows=first_knows)
+        partitions, knows = told_by(answers, quorum, self._topics)
         ends = self._ends(partitions, nodes)
         return Sample(
             at_s=time.time(),
@@ -119,6 +124,7 @@ class Sampler:
             nodes=nodes,
             active=None if quorum is None or quorum.leader < 0 else (quorum.leader, quorum.epoch),
             answered=tuple(answers),
+            knows_topics=knows,
             partitions={
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
@@ -158,7 +164,9 @@ class Sampler:
         answers: dict[int, Snapshot] = {}
         for node in brokers:
             with suppress(ClusterError):
-                answer = ask(node.watch_address, self._topics or None, timeout_s=ANSWER_S)
+                answer = ask(
+                    node.watch_address, self._topics or None, with_ids=True, timeout_s=ANSWER_S
+                )
                 answers |= {} if answer is None else {node.id: answer}
         return answers
 
@@ -246,6 +254,18 @@ def lag_of(quorum: QuorumState | None, node: int) -> float:
     return math.inf if lag is None else lag
 
 
+def told_by(
+    answers: Mapping[int, Snapshot], quorum: QuorumState | None, topics: Sequence[str]
+) -> tuple[dict[TopicPartition, Partition], bool]:
+    """Return each partition as brokers tell of it, of whom the first lacks least (`latest_first`).
+
+    And whether that one is known to know which topics there are: without an active controller
+    nobody is known to lack less than others.
+    """
+    knows = any(math.isfinite(lag_of(quorum, node)) for node in list(answers)[:1])
+    return latest_of([*answers.values()], topics, first_knows=knows), knows
+
+
 def latest_of(
     answers: Sequence[Snapshot], topics: Sequence[str], *, first_knows: bool
 ) -> dict[TopicPartition, Partition]:
@@ -275,5 +295,6 @@ def latest_of(
                         epoch=state.leader_epoch,
                         isr=tuple(state.isr),
                         replicas=tuple(state.replicas),
+                        topic_id=None if known_id is None else uuid_text(known_id),
                     )
     return dict(sorted(latest.items()))

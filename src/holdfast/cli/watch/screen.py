@@ -50,12 +50,22 @@ class Memory:
             self._samples.popleft()
 
     def _take_told(self, sample: Sample) -> None:
+        self._forget_others(sample)
         self._note_elections(sample)
         self._told = dict(sorted((self._not_deleted(sample) | dict(sample.partitions)).items()))
         self.partitions = {
             place: sample.partitions.get(place) or unserved(told)
             for place, told in self._told.items()
         }
+
+    def _forget_others(self, now: Sample) -> None:
+        """Forget partitions that were deleted, whether or not others of their names are there."""
+        left = self._not_deleted(now)
+        for place, known in [*self._told.items()]:
+            found = now.partitions.get(place, left.get(place))
+            if found is None or found.is_other_than(known):
+                del self._told[place]
+                self.leaderless_s.pop(place, None)
 
     def _count_leaderless(self, before: Sample, passed_s: float) -> None:
         for place, found in self.partitions.items():
@@ -78,17 +88,26 @@ class Memory:
         """Return what must be there still though nobody tells of it.
 
         Only a controller deletes, so a broker that does not know of a partition without one has
-        started and not caught up.
+        started and not caught up. So may have one of whom the controller has not heard yet.
         """
-        return {} if now.answered and now.active is not None else self._told
+        is_told = now.answered and now.knows_topics and now.active is not None
+        return {} if is_told else self._told
 
     def rate(self, place: TopicPartition) -> float | None:
         """How many offsets a partition has grown by a second of late; None: nobody says.
 
-        Nobody says where the latest sample has no end: what grew before that grows no longer.
+        Nobody says where the latest sample has no end: what grew before that grows no longer. What
+        another topic of that name had is no measure.
         """
         told = [(sample.monotonic_s, sample.partitions.get(place)) for sample in self._samples]
-        known = [(at_s, it.end) for at_s, it in told if it is not None and it.end is not None]
+        latest = told[-1][1] if told else None
+        if latest is None:
+            return None
+        known = [
+            (at_s, it.end)
+            for at_s, it in told
+            if it is not None and it.end is not None and not it.is_other_than(latest)
+        ]
         if len(known) < 2 or known[-1][0] != told[-1][0] or known[-1][0] <= known[0][0]:
             return None
         (begin_s, begin), (end_s, end) = known[0], known[-1]
@@ -97,7 +116,7 @@ class Memory:
 
 def unserved(told: Partition) -> Partition:
     """Return what is known of a partition that no broker tells of: nobody leads it."""
-    return Partition(leader=-1, epoch=told.epoch, isr=(), replicas=())
+    return Partition(leader=-1, epoch=told.epoch, isr=(), replicas=(), topic_id=told.topic_id)
 
 
 def has_leader(found: Partition, nodes: Mapping[int, str]) -> bool:
