@@ -20,6 +20,7 @@ from holdfast.cluster.network.addresses import plan_network
 from holdfast.cluster.network.entering import Holder
 from holdfast.cluster.network.link_table import Answers, Cut, Link, Slow, Table
 from holdfast.cluster.network.links import link_requests, link_rules
+from holdfast.cluster.network.links.first_bytes import FirstBytes
 from holdfast.cluster.network.links.link_agent import Agent
 from holdfast.cluster.network.links.link_kernel import KernelLinks
 
@@ -321,6 +322,32 @@ def test_a_wait_for_first_bytes_that_could_not_be_ended_is_in_nobody_s_way() -> 
     assert "error" not in agent.answer(b'{"do": "heal", "watch": true}')
     (first, _) = agent.answer(b'{"do": "first-bytes"}')["links"]
     assert first == {"from": "0", "to": "1", "after_s": 0.0, "cut_again": False}
+
+
+def test_a_heal_that_is_watched_has_one_command_for_each_set_and_verb() -> None:
+    """Goal: its time does not grow with five commands a link. Method: all links of a network, cut.
+
+    Seen to fail: it had five commands for each link.
+    """
+    cut = link_table.cut(PLAN, {}, "all", "all")
+    waiting = FirstBytes(PLAN)
+    text = waiting.change(cut, {}, watch=True)
+    waiting.changed(cut, {}, watch=True)
+    healed = [each for each in text.splitlines() if " element " in each]
+    assert [each.split(" {")[0] for each in healed] == [
+        "add element ip holdfast watched",
+        "delete element ip holdfast watched",
+        "add element ip holdfast first",
+        "delete element ip holdfast first",
+        "add element ip holdfast watched",
+    ]
+    key = "10.1.0.1 . 10.1.0.2"
+    assert healed[0].startswith(f"add element ip holdfast watched {{ {key}, ")
+    assert healed[-1].startswith(f"add element ip holdfast watched {{ {key} timeout 1d, ")
+    assert len({each.count(" . ") for each in healed}) == 1, "each has every link"
+    again = waiting.change({}, cut, watch=False)
+    assert again.splitlines() == healed[:-1]
+    assert FirstBytes(PLAN).change({}, cut, watch=True) == "", "nobody waited"
 
 
 def leading(comment: str, source: str = "10.1.0.1") -> dict[str, Any]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.cluster.network import link_table
 from holdfast.cluster.network.addresses import Plan
 from holdfast.cluster.network.link_table import Pair, Table
+from holdfast.cluster.network.links import link_rules
 from holdfast.cluster.network.links.link_rules import SWITCH_DEVICE, TABLE
 
 WATCHED: Final = "watched"  # links by address, since they were healed
@@ -160,19 +161,22 @@ class FirstBytes:
         """Return each heal that was watched, in order of time, as plain values."""
         return [healed.as_json() for healed in self._told]
 
-    def _elements(self, gone: Iterable[Pair], healed: Collection[Pair]) -> str:
+    def _elements(self, gone: Iterable[Pair], healed: Iterable[Pair]) -> str:
         """Return what takes links out of the sets, and puts others in, with the time of now.
 
         To delete what may not be there, it is added first.
         """
-        lines = []
-        for pair in (*gone, *healed):
-            key = " . ".join(self._plan.place(name).address for name in pair)
-            for name in (WATCHED, FIRST):
-                verbs = ("add", "delete")
-                lines += [f"{verb} element ip {TABLE} {name} {{ {key} }}" for verb in verbs]
-            if pair in healed:
-                lines.append(f"add element ip {TABLE} {WATCHED} {{ {key} timeout 1d }}")
+        begun = [link_rules.addresses_of(self._plan, pair) for pair in healed]
+        keys = [*(link_rules.addresses_of(self._plan, pair) for pair in gone), *begun]
+        lines = [
+            *(
+                line
+                for of in (WATCHED, FIRST)
+                for verb in ("add", "delete")
+                for line in link_rules.elements(verb, of, keys)
+            ),
+            *link_rules.elements("add", WATCHED, [f"{key} timeout 1d" for key in begun]),
+        ]
         return "".join(f"{line}\n" for line in lines)
 
     def _read(self, listed: str) -> dict[Pair, int]:

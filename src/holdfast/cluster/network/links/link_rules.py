@@ -85,17 +85,17 @@ def transaction(
     lines = _prepare(plan, broken, known)
     # What a link led to before goes in the same transaction: no packet meets neither.
     was = [pair for pair in changed if not _link(before, pair).is_whole]
-    lines += _elements("delete", "links", [_addresses(plan, pair) for pair in was])
+    lines += elements("delete", "links", [addresses_of(plan, pair) for pair in was])
     leading = (
-        f'{_addresses(plan, pair)} comment "{link_table.text_of(link)}" : {_verdict(link)}'
+        f'{addresses_of(plan, pair)} comment "{link_table.text_of(link)}" : {_verdict(link)}'
         for pair, link in broken.items()
     )
-    lines += _elements("add", "links", leading)
+    lines += elements("add", "links", leading)
     was_slow = {pair for pair in changed if _link(before, pair).slow is not None}
     becomes_slow = {pair for pair in changed if _link(after, pair).slow is not None}
     for verb, pairs in (("delete", was_slow - becomes_slow), ("add", becomes_slow - was_slow)):
-        keys = [_addresses(plan, pair) for pair in changed if pair in pairs]
-        lines += _elements(verb, "slowed", keys)
+        keys = [addresses_of(plan, pair) for pair in changed if pair in pairs]
+        lines += elements(verb, "slowed", keys)
     text = "".join(f"{line}\n" for line in lines)
     return text if _led(after) == _led(before) else text + lead(plan, after, relay_port)
 
@@ -111,8 +111,8 @@ def _prepare(plan: Plan, broken: Table, known: Collection[str]) -> list[str]:
         named = {pair: _name(kind, pair) for pair, link in broken.items() if _kind(link) == kind}
         new = {pair: name for pair, name in named.items() if name not in known}
         lines += [f"add counter ip {TABLE} {name}" for name in new.values()]
-        counting = (f'{_addresses(plan, pair)} : "{name}"' for pair, name in new.items())
-        lines += _elements("add", kind, counting)
+        counting = (f'{addresses_of(plan, pair)} : "{name}"' for pair, name in new.items())
+        lines += elements("add", kind, counting)
     for share in sorted({link.lose for link in broken.values() if _kind(link) == _LOST}):
         if _chain(share) not in known:
             # Of all packets none is drawn: that each draw is below its bound nft refuses to ask.
@@ -123,8 +123,9 @@ def _prepare(plan: Plan, broken: Table, known: Collection[str]) -> list[str]:
     return lines
 
 
-def _elements(verb: str, of: str, elements: Iterable[str]) -> list[str]:
-    listed = ", ".join(elements)
+def elements(verb: str, of: str, each: Iterable[str]) -> list[str]:
+    """Return the one command for all these elements of a map or a set; none for no elements."""
+    listed = ", ".join(each)
     return [f"{verb} element ip {TABLE} {of} {{ {listed} }}"] if listed else []
 
 
@@ -197,7 +198,8 @@ def _pair(name: str) -> tuple[str, Pair]:
     return kind, (source, target)
 
 
-def _addresses(plan: Plan, pair: Pair) -> str:
+def addresses_of(plan: Plan, pair: Pair) -> str:
+    """Return a link as an element of a map or a set."""
     return " . ".join(plan.place(name).address for name in pair)
 
 
