@@ -373,6 +373,16 @@ def test_what_nft_did_without_saying_so_can_be_healed() -> None:
     assert "add counter" not in kernel.told[-1], "it has a counter, as the kernel said"
 
 
+def test_an_agent_on_a_table_of_other_code_says_what_to_do() -> None:
+    """Seen to fail: it began, and what it said of the first cut was nft's and helped nobody."""
+    chain = {"chain": {"name": "cut"}}
+    with pytest.raises(ClusterError, match=r"another version.*`holdfast down`, `holdfast up`"):
+        Nft(json.dumps({"nftables": [chain, leading("cut=drop")]})).begin()
+    chains = [{"chain": {"name": f"cut/{how}"}} for how in Cut]
+    ours = {"nftables": [*chains, leading("cut=drop")]}
+    assert Nft(json.dumps(ours)).begin() == {("0", "1"): Link(cut=Cut.DROP)}
+
+
 STRANGER: dict[str, Any] = {"map": {"name": "links", "elem": [3]}}
 STRANGE = [leading("hers"), leading("cut=drop", source="10.9.9.9"), STRANGER]
 

@@ -85,6 +85,11 @@ class KernelLinks:
             self._nft("-f", "-", text=link_rules.BASE)
             return {}
         found = self._read_back(listed)
+        if not link_rules.is_of_this_code(json.loads(listed)):
+            raise ClusterError(
+                "The kernel's links were made by another version of holdfast, whose rules this one "
+                "can't go on with: `holdfast down`, `holdfast up` start all anew."
+            )
         if link_rules.has_set(json.loads(listed), first_bytes.WATCHED):
             self._nft("-f", "-", text=first_bytes.END)  # an agent before us waited
         self._table = found.table

@@ -208,6 +208,11 @@ def has_set(listed: Mapping[str, Any], name: str) -> bool:
     return any("set" in each and each["set"]["name"] == name for each in listed["nftables"])
 
 
+def is_of_this_code(listed: Mapping[str, Any]) -> bool:
+    """Say whether `nft -j list table` names all chains that links are led to by this code."""
+    return names_in(listed) >= {f"{_CUT}/{how}" for how in Cut}
+
+
 def names_in(listed: Mapping[str, Any]) -> set[str]:
     """Return the names of counters and chains that `nft -j list table` lists."""
     found = (each.get("counter") or each.get("chain") for each in listed["nftables"])
