@@ -225,13 +225,60 @@ def test_what_has_gone_on_or_never_will_makes_room(
     relayed(relays, check)
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_what_was_reset_on_a_cut_link_ends_before_it_heals(*, is_slow: bool) -> None:
+    """Goal: what we have reset takes nobody's place, and holds no room, until its link is whole.
+
+    Method: two connections have bytes that wait on a cut link, one begun before and one behind.
+
+    Seen to fail: it waited for the heal with all that it held.
+    """
+    relays, slow = Relays("1"), Slow(latency_us=1) if is_slow else None
+
+    async def run() -> None:
+        inside: asyncio.Queue[Streams] = asyncio.Queue()
+        carried: list[asyncio.Task[None]] = []
+
+        async def take_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await inside.put((reader, writer))
+
+        target = await asyncio.start_server(take_in, "127.0.0.1", 0)
+
+        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            address = target.sockets[0].getsockname()
+            carrying = relays.carry(THERE, relay.End(reader, writer), *address)
+            carried.append(asyncio.create_task(carrying))
+
+        listening = await asyncio.start_server(lead, "127.0.0.1", 0)
+        address = listening.sockets[0].getsockname()
+        relays.change({THERE: Link(slow=slow)} if slow else {})
+        begun = await asyncio.open_connection(*address)
+        reached = await inside.get()
+        relays.change({THERE: Link(slow=slow, cut=Cut.DROP), BACK: Link(cut=Cut.DROP)})
+        waiting = await asyncio.open_connection(*address)
+        for _, writer in (begun, waiting):
+            writer.write(8 * CHUNK)
+        await hears_nothing(reached[0])
+        assert relays.end(THERE)
+        await asyncio.wait_for(asyncio.gather(*carried), LONG_S)
+        assert not relays.end(THERE), "nothing is left of them"
+        for _, writer in (reached, begun, waiting):
+            writer.close()
+        for server in (listening, target):
+            server.close()
+
+    asyncio.run(run())
+
+
 def test_whether_there_was_anything_to_end_is_said() -> None:
+    """Seen to fail: what had been reset and had not ended yet was said to be reset once more."""
     relays = Relays("1")
     assert not relays.end(THERE)
 
     async def check(_client: Streams, node: Streams) -> None:
         assert not relays.end(BACK)
         assert relays.end(THERE)
+        assert not relays.end(THERE), "it has been reset already"
         with pytest.raises(ConnectionResetError):
             await node[0].read()
 

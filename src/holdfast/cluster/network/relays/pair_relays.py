@@ -144,7 +144,7 @@ class Relays:
         Who gives up must not take the place of others until the link is healed.
         """
         begun: list[bytes] = []
-        opening = asyncio.create_task(self._both_opened(pair))
+        opening = asyncio.create_task(self._both_opened(pair, near))
         try:
             while not opening.done():
                 waited: set[asyncio.Task[Any]] = {opening}
@@ -166,9 +166,9 @@ class Relays:
         finally:
             opening.cancel()
 
-    async def _both_opened(self, pair: Pair) -> None:
-        await self.opened(pair)
-        await self.opened(pair[::-1])
+    async def _both_opened(self, pair: Pair, near: End) -> None:
+        await self.opened(pair, (near,))
+        await self.opened(pair[::-1], (near,))
 
     async def admit(self, pair: Pair, size: int) -> Leaving | None:
         """Return when so many bytes may go on over a link; None: at once.
@@ -192,26 +192,34 @@ class Relays:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(leaving.at_s):
                 while not leaving.slowing.is_over:
-                    if any(end.was_reset for end in ends):
-                        raise ConnectionResetError
+                    _refuse_reset(ends)
                     await self._changed.wait()
 
-    async def opened(self, pair: Pair) -> None:
-        """Return when something may pass a link. ConnectionResetError: nothing will."""
+    async def opened(self, pair: Pair, ends: Sequence[End]) -> None:
+        """Return when something may pass a link. ConnectionResetError: nothing will.
+
+        As of a connection that we have ended, however long its link stays cut.
+        """
         if self.link(pair).cut is Cut.DROP:
             self._kept_back[pair] += 1
         while self.link(pair).cut is Cut.DROP:
+            _refuse_reset(ends)
             await self._changed.wait()
         if self.link(pair).cut is Cut.RESET:
             raise ConnectionResetError
 
     def end(self, pair: Pair) -> bool:
-        """Reset what this pair has begun; say whether there was anything."""
-        ends = self._open.get(pair, ())
+        """Reset what this pair has begun; say whether there was anything that was not yet."""
+        ends = [end for end in self._open.get(pair, ()) if not end.was_reset]
         for end in ends:
             end.reset()
         self._wake()
         return bool(ends)
+
+
+def _refuse_reset(ends: Sequence[End]) -> None:
+    if any(end.was_reset for end in ends):
+        raise ConnectionResetError
 
 
 class _Way:
@@ -248,7 +256,7 @@ class _There(_Way):
         return await self._admit(self._pair, size)
 
     async def opened(self) -> None:
-        await self._relays.opened(self._pair)
+        await self._relays.opened(self._pair, self._ends)
 
     async def pass_on(self, data: bytes) -> bytes:
         await self.opened()
@@ -267,7 +275,7 @@ class _Back(_Way):
         return await self._admit(self._pair[::-1], size)
 
     async def opened(self) -> None:
-        await self._relays.opened(self._pair[::-1])
+        await self._relays.opened(self._pair[::-1], self._ends)
 
     async def pass_on(self, data: bytes) -> bytes:
         await self.opened()
