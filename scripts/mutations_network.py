@@ -182,8 +182,8 @@ NETWORK: tuple[Mutation, ...] = (
         "what comes back goes by the link back",
         "a cut one way holds up the other direction",
         f"{ROOM}/relays/pair_relays.py",
-        "        await self._relays.opened(self._pair[::-1])\n",
-        "        await self._relays.opened(self._pair)\n",
+        "        await self._relays.opened(self._pair[::-1], self._ends)\n",
+        "        await self._relays.opened(self._pair, self._ends)\n",
         tests=(f"{TEST_PROXIES}::test_one_way_and_reset",),
     ),
     one(
