@@ -165,6 +165,30 @@ def left_of(directory: Path) -> list[str]:
     return named
 
 
+TAKEN = """
+import sys
+from holdfast.cli import command_table, main
+
+def interrupted(*_):
+    exec("raise KeyboardInterrupt")
+
+sys.argv = ["holdfast", "status"]
+command_table.filled = interrupted
+main()
+"""
+
+
+def test_an_interrupt_amid_text_that_is_executed_ends_as_any_other(tmp_path: Path) -> None:
+    """Seen to fail: Ctrl-C as modules were loaded ended the process by SIGINT, with our words.
+
+    Method: a module that is run, as ours is.
+    """
+    (tmp_path / "taken.py").write_text(TAKEN)
+    command = [sys.executable, "-m", "taken"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr.decode().strip()) == (130, "Interrupted.")
+
+
 @pytest.mark.serial
 @pytest.mark.parametrize(
     ("begun", "signals"),

@@ -190,7 +190,9 @@ def member(bootstrap: str, group: str, topic: str, protocol: str) -> Iterator[No
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    """Return what we warned of; a client says by itself that a busy machine held it up."""
+    ours = (record for record in caplog.records if record.name.startswith("holdfast"))
+    return [record.getMessage() for record in ours if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.slow
