@@ -446,12 +446,12 @@ class Connection(asyncio.BufferedProtocol):
         """Move what is not handled yet to the front; give an unusually large buffer back."""
         self._to_front(position)
         size = len(self._buffer)
-        is_large = size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES
-        requests = self.group.budget.requests
-        if is_large and (size > BUFFER_KEPT_BYTES or requests.is_tight(self.host)):
-            self._shrink()
+        if size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES:
+            self._shrink(size)
 
-    def _shrink(self) -> None:
+    def _shrink(self, size: int) -> None:
+        if size <= BUFFER_KEPT_BYTES and not self.group.budget.requests.is_tight(self.host):
+            return
         if self._filled:
             self._resize(BUFFER_FULL_BYTES)
         else:
