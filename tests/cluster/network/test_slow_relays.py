@@ -7,39 +7,21 @@ all was not held back. Memory is bounded by what one link takes in while nothing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from tests.cluster.network.relayed_ends import LONG_S, Address, LetIn, Streams, relayed_ends
+from tests.cluster.network.relayed_ends import LONG_S, Streams
+from tests.cluster.network.relayed_pair import BACK, IN_VAIN_S, THERE, hears_nothing, relayed
 
 from holdfast.cluster.network import delays
 from holdfast.cluster.network.link_table import Cut, Link, Slow
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.pair_relays import Relays
 
-IN_VAIN_S = 0.1
-THERE, BACK = ("client", "1"), ("1", "client")
 LATE = Link(slow=Slow(latency_us=60_000_000))
 NARROW = Link(slow=Slow(rate=1_000))
 CHUNK = bytes(relay.CHUNK_BYTES)
-
-
-def relayed(relays: Relays, check: Callable[[Streams, Streams], Awaitable[None]]) -> None:
-    """Run a check with both ends of a connection that is relayed: the client's, the node's."""
-
-    def relays_to(address: Address) -> LetIn:
-        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await relays.carry(THERE, relay.End(reader, writer), *address)
-
-        return lead
-
-    async def run() -> None:
-        async with relayed_ends(relays_to) as ends:
-            await check(*ends)
-            relays.change({})
-
-    asyncio.run(run())
 
 
 @contextmanager
@@ -47,12 +29,6 @@ def in_vain() -> Iterator[None]:
     """Expect that the block waits for good."""
     with pytest.raises(TimeoutError):
         yield
-
-
-async def hears_nothing(reader: asyncio.StreamReader) -> None:
-    with in_vain():
-        async with asyncio.timeout(IN_VAIN_S):
-            await reader.read(1)
 
 
 @pytest.mark.parametrize("first", [b"q", CHUNK, 4 * CHUNK])
