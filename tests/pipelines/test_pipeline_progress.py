@@ -198,6 +198,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.slow
 def test_an_offset_is_committed_with_query_and_batch_beside_it(topics: Topics) -> None:
     topic = topics.create(2)
+    topics.settle(topic, 2)  # who coordinates the group is to know it
     group = group_on(topics.bootstrap)
     refuse_members(group)  # it is not there yet: nobody is in it
     ends = {group: {Partition(topic, 0): 3, Partition(topic, 1): 0}}
@@ -219,6 +220,7 @@ def test_a_group_with_members_is_refused_and_later_left_alone(
     commit is taken again. Whoever joins once more is warned of once more.
     """
     topic = topics.create(1)
+    topics.settle(topic, 1)  # who coordinates the group is to know it
     place = Partition(topic, 0)
     group = group_on(topics.bootstrap)
     commit({group: {place: 1}}, "m")
@@ -241,6 +243,7 @@ def test_a_topic_that_is_gone_holds_up_no_other_one(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = topics.create(1)
+    topics.settle(topic, 1)  # who coordinates the group is to know it
     group = group_on(topics.bootstrap)
     for _ in range(2):
         commit({group: {Partition("a-topic-that-is-gone", 0): 1, Partition(topic, 0): 2}}, "m")
@@ -318,6 +321,7 @@ def test_the_source_writes_the_group_down_and_refuses_one_with_members(topics: T
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: PLC0415 - half a second
 
     topic = topics.create(1)
+    topics.settle(topic, 1)  # who coordinates the group is to know it
     topics.write(topic, 0, [b"a", b"b"])
     given = {
         "kafka.bootstrap.servers": topics.bootstrap,
