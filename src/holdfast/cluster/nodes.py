@@ -269,18 +269,26 @@ def _format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> N
     import subprocess  # noqa: PLC0415 - costs 10 ms, and hardly anyone comes here
 
     flags = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
-    for node in record.controllers:
-        command = [*(sys.executable, "-P", "-m", "holdfast.node"), "format", *flags]
-        command += ["--config", node.config_file, "--cluster-id", record.cluster_id]
-        done = subprocess.run(  # noqa: S603 - ours
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **own_code.environment()},
-        )
-        if done.returncode:
-            raise _refused_features(node, features, done.stderr)
+    with contextlib.ExitStack() as ends:
+        begun = []  # all at once: most of what one takes is Python's own start
+        for node in record.controllers:
+            command = [*(sys.executable, "-P", "-m", "holdfast.node"), "format", *flags]
+            command += ["--config", node.config_file, "--cluster-id", record.cluster_id]
+            process = ends.enter_context(
+                subprocess.Popen(  # noqa: S603 - ours
+                    command,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env={**os.environ, **own_code.environment()},
+                )
+            )
+            ends.callback(process.kill)  # where another one fails, or somebody interrupts
+            begun.append((node, process))
+        for node, process in begun:
+            _, said = process.communicate()
+            if process.returncode:
+                raise _refused_features(node, features, said)
 
 
 def _refused_features(node: NodeRecord, features: Mapping[str, int], said: str) -> ClusterError:

@@ -65,17 +65,19 @@ def active_controller(run: Run) -> QuorumState:
         raise
 
 
-def _active(run: Run, other_than: int | None) -> QuorumState:
+def _active(run: Run, other_than: int | None, bound_s: float = NEXT_S) -> QuorumState:
     try:
-        return run.cluster.wait_for_active_controller(other_than=other_than, timeout_s=NEXT_S)
+        return run.cluster.wait_for_active_controller(other_than=other_than, timeout_s=bound_s)
     except ClusterError as error:
         raise LabError(str(error)) from error
 
 
-def expect_next_controller(run: Run, name: str, before: QuorumState) -> QuorumState | None:
+def expect_next_controller(
+    run: Run, name: str, before: QuorumState, bound_s: float = NEXT_S
+) -> QuorumState | None:
     """Check that another controller becomes active, in a higher epoch; None: none does."""
     try:
-        after = _active(run, before.leader)
+        after = _active(run, before.leader, bound_s)
     except LabError as error:
         name = f"{name}: the next active controller"
         run.check(name, "another voter", str(error), kept=False, late=True)

@@ -7,7 +7,7 @@ their owner's command.
 from __future__ import annotations
 
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.steps.cut_off import CUTS, CutOff
 from holdfast.lab.steps.sides import AGAIN_S, PATIENT, READING
@@ -34,7 +34,7 @@ def steps(run: Run) -> None:
     led = run.expect(f"{leader} is cut off", left, run.parameters.noticed_s)
     now = run.view.partitions[PARTITION].leader_epoch
     run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch, given=led)
-    if run.expect_flow(raw, GOES_ON, SETTLE_S):
+    if run.expect_flow(raw, GOES_ON, run.parameters.noticed_s):
         run.expect_flow(producer, f"{leader} is cut off: the reliable producer", AGAIN_S)
         expect_consumed(run, reader, f"{leader} is cut off")
     cut_off.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from signal import SIGTERM
 
 from holdfast.clients.blocking_driver import parse_addresses
 from holdfast.cluster import plan
@@ -104,8 +105,11 @@ def behind_balancer(run: Run) -> None:
             if not run.expect_flow(client, name, BEHIND_S):
                 break  # one is enough
         refuse_unled(balancer, targets)
+        for client in clients:  # all at once: each waits in vain for what it has in flight
+            client.may_end()
+            client.signal(SIGTERM)
         for client in clients:
-            client.stop()
+            client.wait()
     run.note("brokers advertise addresses of their own again")
     rewrite(run, restored)
     run.must_flow(run.start_producer("told-each"))
