@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
+import crc32c
 import pytest
 
 import holdfast
@@ -32,6 +34,25 @@ try:
     {}
 except (ClusterError, LabError) as error:
     print(error)
+"""
+BY_HAND = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from holdfast.cli.node import _become_node
+_become_node(["--help"])
+"""
+INSTALLED = """
+import os, subprocess, sys
+from holdfast.cluster import own_code
+print(own_code.environment(), flush=True)
+command = [sys.executable, "-P", "-m", "holdfast.node", "--help"]
+subprocess.run(command, env={**os.environ, **own_code.environment()})
+"""
+PASSED_OVER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from holdfast.cluster import own_code
+print(own_code.environment())
 """
 
 
@@ -77,6 +98,64 @@ def test_what_is_started_runs_the_code_that_starts_it(tmp_path: Path, name: str,
         check=False,
     )
     assert SAID in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_node_by_hand_runs_the_code_of_its_command(tmp_path: Path) -> None:
+    """Seen to fail: `holdfast node` of code that is not installed ran the node that is."""
+    copy = copy_with(tmp_path, "holdfast/node/__main__.py")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", BY_HAND, str(copy)],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert SAID in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_is_installed_beside_us_stands_before_nobody(tmp_path: Path) -> None:
+    """A wheel's folder has all that others have installed there, modules of Python's names too.
+
+    Seen to fail: a node ended in the `asyncio` there, which its lab had never seen.
+    """
+    venv.create(tmp_path, with_pip=False, symlinks=True)
+    (installed,) = tmp_path.glob("lib/python*/site-packages")
+    for package in (holdfast, crc32c):  # what a node needs
+        folder = Path(str(package.__file__)).parent
+        (installed / folder.name).symlink_to(folder)
+    (installed / "asyncio.py").write_text("raise SystemExit('not that of Python')\n")
+    (tmp_path / "theirs").mkdir()
+    for path in ("", str(tmp_path / "theirs")):
+        done = subprocess.run(
+            [str(tmp_path / "bin/python"), "-P", "-c", INSTALLED],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.startswith("{}\nUsage: python -m holdfast.node"), done
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_we_pass_over_a_process_of_ours_passes_over(tmp_path: Path) -> None:
+    """Under -E a lab does not look at PYTHONPATH; its nodes would, and find other code there."""
+    theirs = copy_with(tmp_path, "holdfast/node/__main__.py")
+    done = subprocess.run(
+        [sys.executable, "-E", "-P", "-c", PASSED_OVER, str(SOURCE)],
+        env={**os.environ, "PYTHONPATH": str(theirs)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == str({"PYTHONPATH": str(SOURCE)})
 
 
 def test_who_names_other_code_for_a_process_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

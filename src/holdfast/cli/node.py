@@ -15,6 +15,7 @@ import typer
 from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.groups import Command, group
 from holdfast.cli.shared_options import key_values
+from holdfast.cluster import own_code
 from holdfast.cluster.nodes import new_cluster_id
 from holdfast.wire.uuids import parse_uuid
 
@@ -132,4 +133,5 @@ def _readable(config: Path) -> str:
 def _become_node(arguments: list[str]) -> None:
     sys.stdout.flush()
     command = [sys.executable, "-P", "-m", "holdfast.node", *arguments]
-    os.execv(sys.executable, command)  # noqa: S606 - no shell is what is wanted
+    environment = {**os.environ, **own_code.environment()}
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell is what is wanted

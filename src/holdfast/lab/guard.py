@@ -20,8 +20,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import holdfast
-
 MARK = "HOLDFAST_RUN"
 BOUND_S = 60.0  # for what was killed to be gone; it may be writing
 CLOSE_S = BOUND_S + 30.0  # for a guard to have done all that, on a slow machine
@@ -33,6 +31,8 @@ class Guard:
 
     def __init__(self) -> None:
         """Start it. OSError when that can't be done."""
+        from holdfast.cluster import own_code  # noqa: PLC0415 - a guard itself imports nothing
+
         mark = uuid.uuid4().hex
         self.environment: Mapping[str, str] = {MARK: mark}  # for all that the run starts
         # Of another run, which may have started this one, it bears no mark: it is still needed
@@ -44,7 +44,7 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**ours, "PYTHONPATH": python_path()},
+            env={**ours, **own_code.environment()},
             start_new_session=True,
         )
 
@@ -57,12 +57,6 @@ class Guard:
             self._process.wait()
         if self._process.returncode:  # also of one that somebody else has ended, long before
             end_marked(self.environment[MARK])
-
-
-def python_path() -> str:
-    """Return where processes of our own find this very code."""
-    source = str(Path(holdfast.__file__).parent.parent)
-    return os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def marked(mark: str) -> Iterator[int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from holdfast.clients.workload.command import GAVE_UP
+from holdfast.cluster import own_code
 from holdfast.judge.groups.history import decode_any
 from holdfast.judge.history import (
     Acknowledged,
@@ -27,7 +28,6 @@ from holdfast.judge.history import (
     Refused,
     Unknown,
 )
-from holdfast.lab.guard import python_path
 from holdfast.lab.parameters import LabError
 
 READ_BYTES = 1 << 20
@@ -134,7 +134,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": python_path(), **environment},
+                env={**os.environ, **own_code.environment(environment)},
                 start_new_session=True,
             )
         assert self._process.stdin is not None, "it was asked for"

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.cluster import ClusterError, LocalCluster, layout
+from holdfast.cluster import ClusterError, LocalCluster, layout, own_code
 from holdfast.cluster.network import possible
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.guard import python_path
 from holdfast.lab.soak.campaign import NETWORK, Campaign, network_of
 from holdfast.lab.soak.exercised import by_commands, by_scenario
 
@@ -56,7 +55,7 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
     command = ["-m", "holdfast.cli", "prove", SCENARIO, "--output", str(directory / "run")]
     environment = {
         **os.environ,
-        "PYTHONPATH": python_path(),
+        **own_code.environment(),
         "TMPDIR": str(temporary),
         WORD: word,
     }
