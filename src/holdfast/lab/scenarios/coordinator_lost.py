@@ -25,6 +25,7 @@ GOES_ON = "commits are taken while its coordinator is away"
 COMMITS_S = 40.0  # for a commit of each member to be taken by another coordinator
 BACK_S = 60.0  # for clients to find one that was away
 WORK_MS = 5.0
+CATCHES_UP_MS = 1.0  # behind a coordinator that was away for a quarter of a minute
 # A broker that stands still keeps its connections. librdkafka waits a minute for an answer.
 PATIENCE = "socket.timeout.ms=5000"
 ONE_COPY = {"config": {"offsets.topic.replication.factor": "1"}}
@@ -98,7 +99,7 @@ def expect_another(run: Run, group: Group, node: int) -> None:
 def only_copy(run: Run, protocol: str) -> None:
     """Control: committed offsets have one copy, and nobody can take over."""
     producer = begin_load(run)
-    group = group_of(run, "alone", protocol)
+    group = group_of(run, "alone", protocol, work_ms=CATCHES_UP_MS)
     run.steady(producer, 1.0)
     node = group.coordinator()
     run.fault("KILL", node)
