@@ -17,10 +17,10 @@ import pytest
 
 from holdfast.cli.local.looking import asked_by_door
 from holdfast.cli.watch.recording import as_json
-from holdfast.cli.watch.samples import Sample, Sampler, latest_of, told_by
-from holdfast.cli.watch.screen import Memory
+from holdfast.cli.watch.samples import Sample, Sampler, ids_of, latest_first, latest_of, told_by
+from holdfast.cli.watch.screen import Memory, frame
 from holdfast.cluster import LocalCluster
-from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.layout import ClusterError, NodeRecord
 from holdfast.cluster.network.possible import NAMESPACES, Possibility
 from holdfast.cluster.networked import ClusterNetwork, Part, Trouble
 from holdfast.cluster.probe import PartitionState, Snapshot
@@ -28,6 +28,7 @@ from holdfast.cluster.processes import State
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
 
 OLD, NEW = b"A" * 16, b"B" * 16
+NOW_MS = 1_795_184_623_940
 DOOR = Trouble(part=Part.WATCH_DOOR, pid=7, state=State.DEAD)
 
 
@@ -133,13 +134,26 @@ def test_a_recording_has_the_id_as_kafka_writes_it() -> None:
     assert without["partitions"]["t-0"]["topic_id"] is None
 
 
-def quorum(*caught_up: int) -> QuorumState:
-    """A quorum whose active controller knows these brokers' metadata to be the latest."""
-    replicas = tuple(
-        QuorumReplica(id=node, directory_id=b"", log_end=9, last_fetch_ms=0, last_caught_up_ms=0)
-        for node in caught_up
+def quorum(*caught_up: int, log_end: int = 9, **others: tuple[int, int]) -> QuorumState:
+    """A quorum whose active controller knows these brokers' metadata to be the latest.
+
+    Of `others`, such as `b2`, it knows where their log ends, and how many ms ago it was whole.
+    """
+    ends = dict.fromkeys((100, *caught_up), (log_end, 0))
+    ends |= {int(name[1:]): told for name, told in others.items()}
+    leader, *replicas = (
+        QuorumReplica(
+            id=node,
+            directory_id=b"",
+            log_end=end,
+            last_fetch_ms=NOW_MS,
+            last_caught_up_ms=NOW_MS - age_ms,
+        )
+        for node, (end, age_ms) in ends.items()
     )
-    return QuorumState(leader=100, epoch=1, high_watermark=9, voters=(), observers=replicas)
+    return QuorumState(
+        leader=100, epoch=1, high_watermark=9, voters=(leader,), observers=tuple(replicas)
+    )
 
 
 def test_which_topics_there_are_is_said_by_one_who_is_known_to_know() -> None:
@@ -153,6 +167,129 @@ def test_which_topics_there_are_is_said_by_one_who_is_known_to_know() -> None:
         assert (set(partitions), knows) == ({("t", 0)}, False), f"{who} is known to know"
     assert told_by(answers, quorum(0, 1), []) == ({}, True)
     assert told_by({}, quorum(0), []) == ({}, False)
+
+
+LONG_CUT_OFF = {"b2": (100, 60_000)}  # which a controller remembers for minutes
+
+
+def test_to_lack_less_than_others_is_not_to_know() -> None:
+    """Goal: who is cut off, and alone answers, does not know which topics there are.
+
+    Who was up to date a moment ago does: the log of a busy cluster is ahead of everybody.
+
+    Seen to fail: it was believed that lacks 4,900 records.
+    """
+    nothing = {2: snapshot()}
+    assert told_by(nothing, quorum(0, 1, log_end=5000, **LONG_CUT_OFF), []) == ({}, False)
+    assert told_by(nothing, quorum(log_end=5000, b2=(4990, 500)), []) == ({}, True)
+    assert told_by(nothing, quorum(log_end=5000, b2=(4990, NOW_MS + 1)), []) == ({}, False), "never"
+    assert told_by(nothing, quorum(log_end=100, **LONG_CUT_OFF), []) == ({}, True), "lacks nothing"
+    without = replace(quorum(log_end=5000, **LONG_CUT_OFF), voters=())
+    assert told_by(nothing, without, []) == ({}, False), "it leads until its removal is committed"
+    brokers = [
+        NodeRecord(id=node, roles=("broker",), host="", port=9, log_file="", config_file="")
+        for node in (0, 1)
+    ]
+    ordered = latest_first(brokers, quorum(log_end=5000, b0=(4995, 60_000), b1=(4990, 500)))
+    assert [node.id for node in ordered] == [1, 0], "those who know come first"
+
+
+def look(at_s: float, answers: dict[int, Snapshot], known: QuorumState | None) -> Sample:
+    """A sample of what these brokers answer."""
+    partitions, knows = told_by(answers, known, [])
+    return Sample(
+        at_s=at_s,
+        monotonic_s=at_s,
+        nodes={0: "running", 1: "running", 2: "running", 100: "running"},
+        active=None if known is None else (100, 1),
+        answered=tuple(answers),
+        knows_topics=knows,
+        partitions=partitions,
+    )
+
+
+@pytest.mark.parametrize("stale", [snapshot(), snapshot(OLD, t=7)], ids=["none", "a former one"])
+@pytest.mark.parametrize("is_led", [True, False], ids=["a controller", "no controller"])
+def test_who_was_cut_off_neither_ends_an_outage_nor_replaces_a_topic(
+    stale: Snapshot, is_led: bool
+) -> None:
+    """Goal: a topic that is down stays so while the only broker that answers heard of it never.
+
+    Method: two brokers that tell of it end; the third one knows of none, or a former one.
+
+    Seen to fail: "there is no such topic"; the former one, led and well; its outage was forgotten.
+    """
+    now = quorum(0, 1, log_end=5000, **LONG_CUT_OFF)
+    known = {0: snapshot(NEW, t=1), 1: snapshot(NEW, t=1), 2: stale}
+    down = {0: snapshot(NEW, t=-2), 1: snapshot(NEW, t=-2), 2: stale}
+    alone = [look(at_s, {2: stale}, now if is_led else None) for at_s in (5, 6)]
+    memory = after(look(0, known, now), look(1, down, now), *alone)
+    assert memory.leaderless_s == {("t", 0): 5.0}
+    assert [each.split("  ")[1] for each in memory.elections] == ["t-0: 1 → none, epoch 2"]
+    lines = frame(alone[-1], memory, topics=["t"])
+    assert "; who answers may lack changes" in lines[0]
+    assert lines[4].split() == ["t-0", "none", "2", "-", "-", "-", "5.0", "s"]
+    assert not any("no such topic" in line for line in lines)
+
+
+def test_of_a_topic_that_is_known_nothing_older_is_believed() -> None:
+    """Method: who was cut off tells of a former leader, itself, of the very topic.
+
+    Seen to fail: it led again, in its old epoch, by an election.
+    """
+    now = quorum(0, log_end=5000, **LONG_CUT_OFF)
+    last = snapshot(NEW, t=-4)
+    before = look(1, {2: snapshot(NEW, t=3)}, now)
+    memory = after(look(0, {0: last}, now), before, look(2, {0: last}, now))
+    assert memory.leaderless_s == {("t", 0): 2.0}
+    assert not memory.elections
+    assert memory.partitions["t", 0].epoch == 4
+
+
+def test_nobody_replaces_a_topic_who_does_not_know() -> None:
+    """Goal: of two brokers that tell of two topics of one name that one counts that is known.
+
+    Method: the other one has the lower id, and no controller says who lacks what; then one does.
+    """
+    former, now = snapshot(OLD, t=7), snapshot(NEW, t=-1)
+    ids = ids_of(told_by({1: now}, quorum(1), [])[0])
+    partitions, knows = told_by({0: former, 1: now}, None, [], ids)
+    assert not knows
+    assert (partitions["t", 0].leader, ids_of(partitions)) == (-1, ids)
+    assert told_by({0: former}, None, [], ids) == ({}, False)
+    anew, _ = told_by({0: former, 1: now}, quorum(0), [], ids)
+    assert ids_of(anew) != ids, "who knows replaces it"
+
+
+def test_a_sampler_keeps_to_the_topics_that_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what `watch` looks at is one topic from look to look, until somebody knows better.
+
+    Method: answers by hand; a cluster that does not run.
+
+    Seen to fail: without a controller the former one was shown, of which the first broker tells.
+    """
+    cluster = LocalCluster.create(tmp_path, brokers=2, controllers=1, port=0)
+    former, now = snapshot(OLD, t=7), snapshot(NEW, t=-1)
+    both = {0: former, 1: now}
+    looks = [({1: now}, quorum(1)), (both, None), ({}, None), (both, None), (both, quorum(0))]
+    monkeypatch.setattr(Sampler, "_answers", in_turn(*(answers for answers, _ in looks)))
+    monkeypatch.setattr(LocalCluster, "quorum", in_turn(*(known for _, known in looks)))
+    sampler = Sampler(cluster, [])
+    told = [sampler.look().partitions.get(("t", 0)) for _ in looks]
+    assert [None if each is None else each.epoch for each in told] == [1, 1, None, 1, 7]
+
+
+def test_that_it_is_not_known_which_topics_there_are_is_said() -> None:
+    """Seen to fail: "there are no topics", of which nobody could know."""
+    first = look(0, {0: snapshot()}, None)
+    memory = after(first)
+    unknown = "none: it is not known which topics there are"
+    assert frame(first, memory)[-1] == unknown
+    asked = frame(first, memory, topics=["t"])
+    assert asked[-1] == "t: it is not known whether there is such a topic"
+    assert asked[0].endswith("no controller is active; who answers may lack changes")
 
 
 @pytest.fixture

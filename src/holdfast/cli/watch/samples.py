@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.cli.local.looking import asked_by_door
@@ -31,6 +32,7 @@ from holdfast.wire.uuids import uuid_text
 from holdfast.wire.well_known import LATEST
 
 ANSWER_S = 0.5
+FRESH_MS = 1000  # a broker asks for metadata at least every half second
 WRONG = {"cut": "cut", "lose": "lossy", "slow": "slow", "answers": "answers swallowed"}
 RUNNING = str(State.RUNNING)
 UNKNOWN_LINKS = "not known: the network is gone, or the agent of its links does not answer"
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.cluster.networked import Trouble
 
 TopicPartition = tuple[str, int]
+NO_IDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,11 @@ class Partition:
         """Say whether this is of another topic than `known`, of the same name."""
         return None not in {self.topic_id, known.topic_id} and self.topic_id != known.topic_id
 
+    def is_older_than(self, known: Partition) -> bool:
+        """Say whether this is of the same topic as `known` for certain, and was before it."""
+        is_same = self.topic_id is not None and self.topic_id == known.topic_id
+        return is_same and self.epoch < known.epoch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -70,12 +78,22 @@ class Sample:
     nodes: Mapping[int, str]  # states of processes, by node
     active: tuple[int, int] | None  # the active controller and its epoch
     answered: tuple[int, ...]  # brokers that told what they know of partitions
-    knows_topics: bool = True  # one of them is known to know which topics there are
+    knows_topics: bool = True  # one of them is known to know which topics there are (`has_latest`)
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     links: Sequence[str] = ()  # those that are broken, in words
     troubles: Sequence[str] = ()  # what of its network does not serve
     is_blind: bool = False  # so that nodes can't be asked: what is not told is not known
     lags: Mapping[str, GroupLag] = field(default_factory=dict)  # by group
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether what is not told of is not there.
+
+        Only a controller deletes, so a broker that does not know of a partition without one has
+        started and not caught up. So may one of whom the controller has not heard yet, and one that
+        is cut off has heard of nothing since.
+        """
+        return bool(self.answered) and self.knows_topics and self.active is not None
 
 
 class Sampler:
@@ -86,6 +104,7 @@ class Sampler:
         self._cluster = cluster
         self._topics = topics
         self._peers: dict[int, Peer] = {}
+        self._ids: Mapping[str, str] = {}  # of topics, as they are known
         self._groups = GroupLags()
 
     def __enter__(self) -> Self:
@@ -116,7 +135,8 @@ class Sampler:
         brokers = latest_first(running, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
         answers = self._answers(brokers)
-        partitions, knows = told_by(answers, quorum, self._topics)
+        partitions, knows = told_by(answers, quorum, self._topics, self._ids)
+        self._ids = ids_of(partitions) if knows else {**self._ids, **ids_of(partitions)}
         ends = self._ends(partitions, nodes)
         return Sample(
             at_s=time.time(),
@@ -245,7 +265,9 @@ def latest_first(brokers: Iterable[NodeRecord], quorum: QuorumState | None) -> l
     Of several that know of the same election the first one counts: the ISR changes without one, and
     who is cut off answers as well, and tells what once was.
     """
-    return sorted(brokers, key=lambda node: lag_of(quorum, node.id))
+    return sorted(
+        brokers, key=lambda node: (not has_latest(quorum, node.id), lag_of(quorum, node.id))
+    )
 
 
 def lag_of(quorum: QuorumState | None, node: int) -> float:
@@ -254,37 +276,73 @@ def lag_of(quorum: QuorumState | None, node: int) -> float:
     return math.inf if lag is None else lag
 
 
-def told_by(
-    answers: Mapping[int, Snapshot], quorum: QuorumState | None, topics: Sequence[str]
-) -> tuple[dict[TopicPartition, Partition], bool]:
-    """Return each partition as brokers tell of it, of whom the first lacks least (`latest_first`).
+def has_latest(quorum: QuorumState | None, node: int) -> bool:
+    """Say whether a broker is known to have the latest metadata, or had them a moment ago.
 
-    And whether that one is known to know which topics there are: without an active controller
-    nobody is known to lack less than others.
+    To lack less than others is not enough: a controller remembers for minutes whom it no longer
+    hears. To lack nothing at this moment is too much: the log of a busy cluster is always ahead.
     """
-    knows = any(math.isfinite(lag_of(quorum, node)) for node in list(answers)[:1])
-    return latest_of([*answers.values()], topics, first_knows=knows), knows
+    if quorum is None or quorum.leader_log_end < 0:  # it is no voter any more: no end is known
+        return False
+    caught_up_ms = {each.id: each.last_caught_up_ms for each in (*quorum.observers, *quorum.voters)}
+    at_ms = caught_up_ms.get(node, -1)
+    is_fresh = at_ms > 0 and caught_up_ms[quorum.leader] - at_ms <= FRESH_MS
+    return quorum.lag(node) == 0 or is_fresh
+
+
+def told_by(
+    answers: Mapping[int, Snapshot],
+    quorum: QuorumState | None,
+    topics: Sequence[str],
+    ids: Mapping[str, str] = NO_IDS,
+) -> tuple[dict[TopicPartition, Partition], bool]:
+    """Return each partition as brokers tell of it, those first that lack least (`latest_first`).
+
+    And whether the first of them is known to know which topics there are. While nobody is, a topic
+    of which the id is known (`ids`) is that one: who tells of another may be cut off.
+    """
+    knows = any(has_latest(quorum, node) for node in list(answers)[:1])
+    known = NO_IDS if knows else ids
+    return latest_of([*answers.values()], topics, first_knows=knows, ids=known), knows
+
+
+def ids_of(partitions: Mapping[TopicPartition, Partition]) -> dict[str, str]:
+    """Return the ids of topics, as far as they are told."""
+    return {
+        topic: found.topic_id
+        for (topic, _), found in partitions.items()
+        if found.topic_id is not None
+    }
 
 
 def latest_of(
-    answers: Sequence[Snapshot], topics: Sequence[str], *, first_knows: bool
+    answers: Sequence[Snapshot],
+    topics: Sequence[str],
+    *,
+    first_knows: bool,
+    ids: Mapping[str, str] = NO_IDS,
 ) -> dict[TopicPartition, Partition]:
     """Return each partition as it is in the latest leader epoch; of several the first one's.
 
     `first_knows`: which topics there are is what the first answer says, whatever brokers tell that
-    are cut off. Epochs are those of one topic: another one of that name begins anew.
+    are cut off. Epochs are those of one topic: another one of that name begins anew. `ids`: those
+    by which topics are known already; of the others the first one that is told counts.
     """
-    ids: dict[str, bytes] = {}
-    for answer in answers:
-        ids = {**answer.topic_ids, **ids}
+    told_ids = [
+        {name: uuid_text(topic_id) for name, topic_id in answer.topic_ids.items()}
+        for answer in answers
+    ]
+    known_ids = dict(ids)
+    for told in told_ids:
+        known_ids = {**told, **known_ids}
     there = {name for name, found in answers[0].topics.items() if found} if answers else set()
     latest: dict[TopicPartition, Partition] = {}
-    for answer in answers:
+    for answer, told in zip(answers, told_ids, strict=True):
         for topic, found in answer.topics.items():
             if topic.startswith(INTERNAL) and topic not in topics:
                 continue
-            known_id = ids.get(topic)
-            is_other = answer.topic_ids.get(topic, known_id) != known_id
+            topic_id = known_ids.get(topic)
+            is_other = told.get(topic, topic_id) != topic_id
             if is_other or (first_knows and topic not in there):
                 continue
             for number, state in found.items():
@@ -295,6 +353,6 @@ def latest_of(
                         epoch=state.leader_epoch,
                         isr=tuple(state.isr),
                         replicas=tuple(state.replicas),
-                        topic_id=None if known_id is None else uuid_text(known_id),
+                        topic_id=topic_id,
                     )
     return dict(sorted(latest.items()))

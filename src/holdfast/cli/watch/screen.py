@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len, set_cell_size
 
@@ -22,6 +23,7 @@ ABOVE = 5  # rows that are shown beside partitions, and what stands below them
 LINKS_MAX = 6
 GROUPS_MAX = 6
 UNSEEN = "PARTITIONS are not known, nor who leads them"
+NOT_KNOWN_WHETHER = "it is not known whether there is such a topic"
 OLD_S = 5.0  # what was told of a group longer ago is no longer what is
 
 
@@ -44,10 +46,23 @@ class Memory:
             if not before.is_blind:
                 self._count_leaderless(before, sample.monotonic_s - before.monotonic_s)
         if not sample.is_blind:  # what can't be seen is not over
+            sample = self._believed(sample)
             self._take_told(sample)
         self._samples.append(sample)
         while len(self._samples) > 2 and sample.monotonic_s - self._samples[0].monotonic_s > RATE_S:
             self._samples.popleft()
+
+    def _believed(self, sample: Sample) -> Sample:
+        """Return a sample without what may once have been: who is cut off tells of nothing else."""
+        if sample.tells_all:
+            return sample
+        told = {
+            place: found
+            for place, found in sample.partitions.items()
+            if (known := self._told.get(place)) is None
+            or not (found.is_other_than(known) or found.is_older_than(known))
+        }
+        return replace(sample, partitions=told)
 
     def _take_told(self, sample: Sample) -> None:
         self._forget_others(sample)
@@ -85,13 +100,8 @@ class Memory:
                 self.elections.append(f"{clock(now.at_s)}  {name(place)}: {change}")
 
     def _not_deleted(self, now: Sample) -> dict[TopicPartition, Partition]:
-        """Return what must be there still though nobody tells of it.
-
-        Only a controller deletes, so a broker that does not know of a partition without one has
-        started and not caught up. So may have one of whom the controller has not heard yet.
-        """
-        is_told = now.answered and now.knows_topics and now.active is not None
-        return {} if is_told else self._told
+        """Return what must be there still though nobody tells of it."""
+        return {} if now.tells_all else self._told
 
     def rate(self, place: TopicPartition) -> float | None:
         """How many offsets a partition has grown by a second of late; None: nobody says.
@@ -176,8 +186,12 @@ def _head(sample: Sample) -> str:
     active = "no controller is active"
     if sample.active is not None:
         active = f"controller {sample.active[0]} is active, epoch {sample.active[1]}"
-    silent = "" if sample.answered else "; no broker answers"
-    return f"{clock(sample.at_s)}  {active}{silent}"
+    doubt = ""
+    if not sample.answered:
+        doubt = "; no broker answers"
+    elif not sample.knows_topics:
+        doubt = "; who answers may lack changes"
+    return f"{clock(sample.at_s)}  {active}{doubt}"
 
 
 def _nodes(sample: Sample) -> str:
@@ -214,12 +228,18 @@ def _partitions(sample: Sample, memory: Memory, most: int, topics: Sequence[str]
         lines.append(f"and {left} more")
     if sample.answered:
         there = {topic for topic, _ in memory.partitions}
-        lines += [
-            f"{printable(each)}: there is no such topic" for each in topics if each not in there
-        ]
+        said = "there is no such topic" if sample.knows_topics else NOT_KNOWN_WHETHER
+        lines += [f"{printable(each)}: {said}" for each in topics if each not in there]
     if len(lines) == 1:
-        lines.append("none: there are no topics" if sample.answered else "none: no broker answers")
+        lines.append(f"none: {_why_none(sample)}")
     return lines
+
+
+def _why_none(sample: Sample) -> str:
+    if not sample.answered:
+        return "no broker answers"
+    unknown = "it is not known which topics there are"
+    return "there are no topics" if sample.knows_topics else unknown
 
 
 def _in_sync(found: Partition) -> str:
