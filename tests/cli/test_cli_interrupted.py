@@ -176,17 +176,55 @@ sys.argv = ["holdfast", "status"]
 command_table.filled = interrupted
 main()
 """
+LOADING = """
+import sys
+from holdfast.cli import main
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "holdfast.cli.command_table":
+            exec("raise KeyboardInterrupt")
+
+sys.argv = ["holdfast", "status"]
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+WATCHING = """
+import sys
+from holdfast.cli import main
+from holdfast.cli.watch.samples import Sampler
+from holdfast.cluster import LocalCluster
+
+def interrupted(*_):
+    exec("raise KeyboardInterrupt")
+
+LocalCluster.create("cluster", brokers=1, combined=True, port=0)
+Sampler.look = interrupted
+sys.argv = ["holdfast", "watch", "--data-dir", "cluster"]
+main()
+"""
 
 
-def test_an_interrupt_amid_text_that_is_executed_ends_as_any_other(tmp_path: Path) -> None:
-    """Seen to fail: Ctrl-C as modules were loaded ended the process by SIGINT, with our words.
+@pytest.mark.parametrize(
+    ("program", "status", "said"),
+    [
+        pytest.param(TAKEN, 130, "Interrupted.", id="a command"),
+        pytest.param(LOADING, 130, "Interrupted.", id="before any command"),
+        pytest.param(WATCHING, 0, "", id="a command that it ends well"),
+    ],
+)
+def test_an_interrupt_amid_text_that_is_executed_ends_as_any_other(
+    tmp_path: Path, program: str, status: int, said: str
+) -> None:
+    """Seen to fail: Ctrl-C as modules were loaded ended the process by SIGINT, with our words, and
+    with none where no command had begun; `watch` ended so, too.
 
     Method: a module that is run, as ours is.
     """
-    (tmp_path / "taken.py").write_text(TAKEN)
+    (tmp_path / "taken.py").write_text(program)
     command = [sys.executable, "-m", "taken"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert (ended.returncode, ended.stderr.decode().strip()) == (130, "Interrupted.")
+    assert (ended.returncode, ended.stderr.decode().strip()) == (status, said)
 
 
 @pytest.mark.serial

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli.exit_status import EXIT_INTERRUPTED
+from holdfast.cli.exit_status import InterruptedCommandError
 
 
 def main() -> None:
@@ -15,7 +15,14 @@ def main() -> None:
     try:
         status = run(sys.argv[1:])
     except KeyboardInterrupt:  # while modules were loading
-        status = EXIT_INTERRUPTED
+        error = InterruptedCommandError()
+        print(error, file=sys.stderr)
+        status = error.code
+    finally:
+        # An interrupt that came amid text that was executed, as dataclasses and named tuples are
+        # made, is kept by the interpreter, which ends itself by SIGINT in place of our status,
+        # whoever took the interrupt. The next text that is executed has it forgotten.
+        exec("")  # noqa: S102 - nothing is in it
     sys.exit(status)
 
 

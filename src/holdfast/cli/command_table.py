@@ -339,10 +339,6 @@ def _status(code: Any) -> int:
 
 
 def _interrupted(error: InterruptedCommandError) -> int:
-    # An interrupt that came amid text that was executed, as dataclasses and named tuples are made,
-    # is kept by the interpreter, which ends itself by SIGINT in place of our status, whoever took
-    # the interrupt. The next text that is executed has it forgotten.
-    exec("")  # noqa: S102 - nothing is in it
     _flush()
     print(error, file=sys.stderr)
     return error.code
