@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import State, wait_until
+from holdfast.lab.soak.killed_campaigns import hearing
 
 pytestmark = pytest.mark.slow
 BOUND_S = 60.0
@@ -111,18 +112,20 @@ def test_a_feature_that_there_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_making_a_cluster_is_interrupted(tmp_path: Path) -> None:
-    """Goal: Ctrl-C while its directories are formatted leaves none of them. Method: SIGINT then.
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_making_a_cluster_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    """Goal: a signal while its directories are formatted leaves none of them. Method: each one.
 
     Seen to leave folders without a description, which every later `up` refused.
     """
     arguments = ["up", "--port", "0", "--data-dir", str(tmp_path), "--controllers", "9"]
     feature = ["--feature", "eligible.leader.replicas.version=0"]
-    with subprocess.Popen([sys.executable, "-m", "holdfast.cli", *arguments, *feature]) as process:
+    command = [sys.executable, "-m", "holdfast.cli", *arguments, *feature]
+    with hearing(number), subprocess.Popen(command) as process:
         wait_until(
             lambda: list(tmp_path.glob("controller-100/data*")), timeout_s=BOUND_S, what="a folder"
         )
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(BOUND_S) == 130
     assert [path.name for path in tmp_path.iterdir()] == [".cluster.lock"]
 
