@@ -204,6 +204,19 @@ sys.argv = ["holdfast", "watch", "--data-dir", "cluster"]
 main()
 """
 
+OVER = """
+import os, signal, sys
+from holdfast.cli import main
+
+class Last:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+
+last = Last()
+sys.argv = ["holdfast", "--version"]
+main()
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "status", "said"),
@@ -225,6 +238,18 @@ def test_an_interrupt_amid_text_that_is_executed_ends_as_any_other(
     command = [sys.executable, "-m", "taken"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr.decode().strip()) == (status, said)
+
+
+def test_an_interrupt_when_all_is_over_changes_no_status(tmp_path: Path) -> None:
+    """Method: the last object that the interpreter takes apart sends it.
+
+    Seen to fail: the process ended by SIGINT behind its words, as `up` may behind its last ones.
+    """
+    (tmp_path / "over.py").write_text(OVER)
+    command = [sys.executable, "-m", "over"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.startswith(b"holdfast ")
 
 
 @pytest.mark.serial
