@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,3 +107,24 @@ def test_a_removal_that_was_interrupted_is_gone_on_with(
     assert name.startswith(".removed-")
     assert keeping.remove_old(tmp_path, 0) == []
     assert left(tmp_path) == set()
+
+
+def test_a_run_whose_files_go_while_it_is_looked_at_keeps_nobody_from_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the folder of a part goes once its cluster is found. Python 3.12 passes over that.
+
+    Seen to fail: none was removed.
+    """
+    going, other = proof(tmp_path, 1), proof(tmp_path, 2)
+    LocalCluster.create(going / "main" / "cluster", brokers=1, port=0)
+    real = LocalCluster.open
+
+    def opened(directory: Path) -> LocalCluster:
+        found = real(directory)
+        shutil.rmtree(directory.parent)
+        return found
+
+    monkeypatch.setattr(LocalCluster, "open", opened)
+    assert other.name in keeping.remove_old(tmp_path, 0)
+    assert not other.exists()

@@ -95,5 +95,5 @@ def _runs(path: Path) -> bool:
         return any(
             each.state(node.id) is not State.DEAD for each in clusters for node in each.nodes
         )
-    except ClusterError:
+    except (ClusterError, OSError):  # whoever is at work there removes and replaces files
         return True
