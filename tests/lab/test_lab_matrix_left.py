@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.lab.test_lab_matrix import verdict
+from tests.lab.test_lab_matrix import GROUNDS, verdict
 
 from holdfast.cli.proving import prove_all
 from holdfast.cluster import ClusterError, LocalCluster, apache, layout
@@ -21,16 +21,21 @@ from holdfast.lab import matrix
 from holdfast.lab.journal import Exit
 
 NAME = "rack-loss"
+NO_ROOM = "[Errno 28] No space left on device"
 
 
 @pytest.fixture
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Where proofs were made. No cluster is."""
+    return without_clusters(monkeypatch)
+
+
+def without_clusters(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return where proofs are made, all of them kept. No cluster is."""
     made: list[Path] = []
 
     def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
         made.append(folder)
-        verdict(folder.parent.parent, folder.parent.name, NAME, Exit.KEPT)
+        verdict(folder.parent.parent, folder.parent.name, folder.name, Exit.KEPT)
         (folder / matrix.STAMP).unlink()  # it is not the run that gives it
         (folder / "a history").write_text("of it")
         return SimpleNamespace(exit=Exit.KEPT, verdict="Kept.")
@@ -43,9 +48,15 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def row(tmp_path: Path) -> matrix.Row:
-    rows, _ = prove_all.prove_all(tmp_path, ["embedded"], control=True, say=lambda _line: None)
-    (found,) = rows
+    (found,) = all_of(tmp_path)[0].rows
     return found
+
+
+def all_of(tmp_path: Path, *, control: bool = True) -> tuple[prove_all.Made, list[str]]:
+    """Return what all of it came to, and what was said."""
+    said: list[str] = []
+    made = prove_all.prove_all(tmp_path, ["embedded"], control=control, say=said.append)
+    return made, said
 
 
 @pytest.mark.parametrize("code", [Exit.BROKEN, Exit.NOT_MADE])
@@ -127,9 +138,8 @@ def test_what_can_not_be_stamped_keeps_what_it_came_to(
     assert found.verdict.endswith("3 lost.")
     assert found.verdict.startswith("Nobody can say on what this rests")
     assert found.code is None, "it is run again"
-    said: list[str] = []
-    rows, _ = prove_all.prove_all(tmp_path, ["embedded"], control=True, say=said.append)
-    assert [each.word for each in rows] == ["kept"]
+    made, said = all_of(tmp_path)
+    assert [each.word for each in made.rows] == ["kept"]
     assert len(proofs) == 1
     assert any(line.endswith("3 lost.") for line in said) == (code is Exit.BROKEN)
 
@@ -176,15 +186,83 @@ def test_what_is_broken_is_broken_also_where_no_page_can_be_written(
 
     def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
         code = codes.pop()
-        verdict(tmp_path, folder.parent.name, NAME, code)
+        verdict(folder.parent.parent, folder.parent.name, NAME, code)
         monkeypatch.setattr(matrix, "write", no_room)
         return SimpleNamespace(exit=code, verdict="3 lost.")
 
     monkeypatch.setattr(prove_all, "prove", prove)
     assert row(tmp_path).word == "broken"
     monkeypatch.setattr(matrix, "write", real)
-    with pytest.raises(OSError, match="No space"):
-        row(tmp_path / "other")
+    made, _ = all_of(tmp_path / "other")
+    assert (made.rows[0].word, made.status, made.page) == ("kept", Exit.NOT_MADE, None)
+    assert made.stopped == f"{tmp_path / 'other' / matrix.PAGE} can't be written: {NO_ROOM}."
+    assert not proofs
+
+
+@pytest.mark.parametrize("code", [Exit.KEPT, Exit.BROKEN])
+def test_what_was_decided_before_is_told_where_no_page_can_be_written_at_all(
+    tmp_path: Path, proofs: list[Path], monkeypatch: pytest.MonkeyPatch, code: Exit
+) -> None:
+    """Seen to fail: status 2, with nothing of what was broken."""
+    verdict(tmp_path, "embedded", NAME, code)
+    matrix.stamp(
+        matrix.folder_of(tmp_path, "embedded", NAME), "a code", GROUNDS, with_controls=True
+    )
+    matrix.write(tmp_path, [], {})
+    monkeypatch.setattr(matrix, "write", no_room)
+    made, _ = all_of(tmp_path)
+    assert made.status is (Exit.BROKEN if code is Exit.BROKEN else Exit.NOT_MADE)
+    assert made.stopped is not None
+    assert [each.exit for each in made.rows] == [code]
+    assert not proofs
+
+
+@pytest.mark.parametrize("code", [Exit.KEPT, Exit.BROKEN])
+@pytest.mark.parametrize("reason", ["the code", "the engine", "the folder"])
+def test_what_is_broken_is_broken_also_where_a_later_run_can_not_be_made(
+    tmp_path: Path,
+    proofs: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    code: Exit,
+    reason: str,
+) -> None:
+    """Method: behind the first of two, the code is another one, an engine gone, a folder stuck.
+
+    Seen to fail: it raised, and the command ended with 2 and without the row.
+    """
+
+    def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
+        verdict(tmp_path, "embedded", folder.name, code)
+        return SimpleNamespace(exit=code, verdict="3 lost.")
+
+    def gone(_engine: str, name: str) -> str:
+        if name == "retention" and next(looks, None) is None:
+            raise ClusterError("No Apache Kafka.")
+        return "a code"
+
+    def another(_engine: str, name: str) -> str:
+        return "a code" if name == NAME or next(looks, None) else "another code"
+
+    def stuck(path: Path) -> bool:
+        if path.name == "retention":
+            raise PermissionError(13, "Permission denied", str(path))
+        return False
+
+    looks = iter([1])
+    if reason == "the folder":
+        monkeypatch.setattr("holdfast.lab.keeping.remove", stuck)
+    else:
+        monkeypatch.setattr(prove_all, "code_of", another if reason == "the code" else gone)
+    monkeypatch.setattr(prove_all, "prove", prove)
+    monkeypatch.setattr(prove_all, "SCENARIOS", [NAME, "retention"])
+    made, _ = all_of(tmp_path)
+    assert [each.exit for each in made.rows] == [code]
+    assert made.status is (Exit.BROKEN if code is Exit.BROKEN else Exit.NOT_MADE)
+    assert made.stopped is not None
+    told = {"the code": "was changed", "the engine": "No Apache", "the folder": "Permission"}
+    assert told[reason] in made.stopped
+    assert made.page == tmp_path / matrix.PAGE
+    assert "So far: 1 of 2 on embedded." in made.page.read_text()
     assert not proofs
 
 

@@ -300,7 +300,6 @@ def run_all(
     from holdfast.cli.proving import prove_all  # noqa: PLC0415 - hardly anyone comes here
     from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
     from holdfast.cluster.layout import ENGINES  # noqa: PLC0415 - as above
-    from holdfast.lab.matrix import worst  # noqa: PLC0415 - as above
     from holdfast.lab.parameters import LabError  # noqa: PLC0415 - as above
 
     engines, profile = given.get("engine", "embedded").split(","), given.get("profile", PROFILE)
@@ -313,7 +312,7 @@ def run_all(
     say = teller(as_json=as_json)
     try:
         with interrupted_once():
-            rows, page = prove_all.prove_all(
+            made = prove_all.prove_all(
                 directory, engines, profile=profile, control=control, say=say
             )
     except KeyboardInterrupt:
@@ -322,10 +321,12 @@ def run_all(
     except (LabError, ClusterError, OSError) as error:
         fail(str(error))
     if as_json:
-        print(prove_all.as_json(rows), flush=True)
-    else:
-        print(f"Matrix:  {page}")
-    raise typer.Exit(int(worst(rows)))
+        print(prove_all.as_json(made.rows), flush=True)
+    elif made.page is not None:
+        print(f"Matrix:  {made.page}")
+    if made.stopped is not None:
+        print(f"holdfast prove: {made.stopped}", file=sys.stderr)
+    raise typer.Exit(int(made.status))
 
 
 def hold_beside(

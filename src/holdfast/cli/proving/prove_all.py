@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import confluent_kafka
 
@@ -78,6 +79,20 @@ class Begun:
             )
 
 
+class Made(NamedTuple):
+    """What all of it has come to, and where its page is; None: it could not be written."""
+
+    rows: list[Row]
+    page: Path | None
+    stopped: str | None = None  # why not all was run
+
+    @property
+    def status(self) -> Exit:
+        """Broken is broken, whatever has stopped what was to follow."""
+        found = matrix.worst(self.rows)
+        return found if self.stopped is None or found is Exit.BROKEN else Exit.NOT_MADE
+
+
 def prove_all(
     directory: Path,
     engines: Sequence[str],
@@ -85,12 +100,13 @@ def prove_all(
     profile: str = PROFILE,
     control: bool,
     say: Callable[[str], None],
-) -> tuple[list[Row], Path]:
+) -> Made:
     """Run what has not been decided in this folder yet; return all rows, and the page.
 
     A row that is there under another profile is made again. The page is written after each run.
-    OSError: it can't be. LabError, ClusterError: there is no such engine, another one writes into
-    the folder, or the code was changed meanwhile.
+    What stops it once rows are known is told beside them: code that was changed, an engine that
+    has gone, a page or a folder that can't be written. OSError, LabError, ClusterError: they never
+    were, for there is no such engine, or another one writes into the folder.
     """
     for engine in engines:
         if engine != EMBEDDED:  # said at once, not when all of ours are done
@@ -118,25 +134,32 @@ def prove_all(
         def rows() -> list[Row]:
             return [done[run] for run in begun.codes if run in done]
 
-        # From here on the folder is known for its own.
-        page = matrix.write(directory, rows(), counts, unplanned)
-        for engine, name in begun.codes:
-            mine = planned[engine]
-            head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
-            if (engine, name) in done:
-                say(f"{head}: {done[engine, name].word} already")
-                continue
-            say(head)
-            done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
+        def write() -> Path:
             try:
-                matrix.write(directory, rows(), counts, unplanned)
+                return matrix.write(directory, rows(), counts, unplanned)
             except OSError as problem:
-                if matrix.worst(rows()) is not Exit.BROKEN:
-                    raise
-                say(f"{page} can't be written: {problem}. All stops here; broken is broken.")
-                break
-            Interrupt.refuse()
-        return rows(), page
+                page = directory / matrix.PAGE
+                raise LabError(f"{page} can't be written: {problem}.") from problem
+
+        stopped = None
+        try:
+            write()  # from here on the folder is known for its own
+            for engine, name in begun.codes:
+                mine = planned[engine]
+                head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
+                if (engine, name) in done:
+                    say(f"{head}: {done[engine, name].word} already")
+                    continue
+                say(head)
+                done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
+                write()
+                Interrupt.refuse()
+        except (LabError, ClusterError, OSError) as problem:
+            stopped = str(problem)
+        try:
+            return Made(rows(), write(), stopped)
+        except LabError as problem:  # it may be why all has stopped
+            return Made(rows(), None, stopped or str(problem))
 
 
 def files_of(engine: str, scenario: str) -> tuple[str, ...]:
