@@ -123,7 +123,7 @@ def test_what_can_not_be_stamped_keeps_what_it_came_to(
     name: str,
     fails: Any,
 ) -> None:
-    """Seen to fail: what was broken was not made, and gone without a word the next time."""
+    """Seen to fail: what was broken was not made, and gone the next time."""
 
     def prove(_scenario: Any, _parameters: Any, folder: Path, **_: Any) -> Any:
         verdict(tmp_path, "embedded", NAME, code, verdict="3 lost.")
@@ -138,29 +138,9 @@ def test_what_can_not_be_stamped_keeps_what_it_came_to(
     assert found.verdict.endswith("3 lost.")
     assert found.verdict.startswith("Nobody can say on what this rests")
     assert found.code is None, "it is run again"
-    made, said = all_of(tmp_path)
-    assert [each.word for each in made.rows] == ["kept"]
-    assert len(proofs) == 1
-    assert any(line.endswith("3 lost.") for line in said) == (code is Exit.BROKEN)
-
-
-@pytest.mark.parametrize("code", [Exit.BROKEN, Exit.KEPT])
-def test_what_is_broken_is_told_before_controls_are_run_as_well(
-    tmp_path: Path, proofs: list[Path], code: Exit
-) -> None:
-    """Seen to fail: it was removed without a word."""
-    prove_all.prove_all(tmp_path, ["embedded"], control=False, say=lambda _line: None)
-    found = matrix.row_of(tmp_path, "embedded", NAME)
-    assert found is not None
-    assert found.grounds is not None
-    verdict(tmp_path, "embedded", NAME, code, verdict="3 lost.")
-    folder = matrix.folder_of(tmp_path, "embedded", NAME)
-    matrix.stamp(folder, "a code", found.grounds, with_controls=False)
-    said: list[str] = []
-    prove_all.prove_all(tmp_path, ["embedded"], control=True, say=said.append)
-    assert len(proofs) == 2
-    told = "It is made again, for it had no controls: 3 lost."
-    assert (told in said) is (code is Exit.BROKEN)
+    again, said = all_of(tmp_path)
+    assert (again.rows[0].word, len(proofs)) == ("broken" if code is Exit.BROKEN else "kept", 1)
+    assert any("3 lost." in line for line in said) == (code is Exit.BROKEN)
 
 
 def test_what_is_broken_stays_so_where_an_error_of_ours_follows(

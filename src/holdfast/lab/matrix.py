@@ -211,6 +211,17 @@ def _stamped(folder: Path) -> tuple[str | None, Grounds | None, bool]:
         return None, None, False
 
 
+def code_in(folder: Path) -> str | None:
+    """Return which code the verdict in a run's folder is of; None: nobody knows.
+
+    Stamps of other versions say that as well, and may lack what else it rests on.
+    """
+    try:
+        return str(json.loads((folder / STAMP).read_bytes())["code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def row_of(directory: Path, engine: str, scenario: str) -> Row | None:
     """Return what a run has come to; None: there is none that has ended."""
     folder = folder_of(directory, engine, scenario)
@@ -276,16 +287,15 @@ def is_done(row: Row | None, code: str, *, network: str | None, with_controls: b
 
     A verdict holds for one code: of another one it says nothing. `network`: how links would be
     broken now; where that is by namespaces, what was kept by proxies, which show less, is not
-    enough. Versions are told, and end nothing.
+    enough. What is broken is so without a control, and however links were. Versions are told, and
+    end nothing.
     """
-    return (
-        row is not None
-        and Exit(row.exit) is not Exit.NOT_MADE
-        and row.code == code
-        and (row.with_controls or not with_controls)
-        and row.grounds is not None
-        and (row.grounds.network != PROXIES or network == PROXIES or row.exit == Exit.BROKEN)
-    )
+    if row is None or row.code != code or row.grounds is None:
+        return False
+    if Exit(row.exit) is not Exit.KEPT:
+        return Exit(row.exit) is Exit.BROKEN
+    has_shown_less = row.grounds.network == PROXIES and network != PROXIES
+    return (row.with_controls or not with_controls) and not has_shown_less
 
 
 def worst(rows: Iterable[Row]) -> Exit:
@@ -432,8 +442,12 @@ def _sentence_in_short(sentence: str) -> str:
 
 
 def _so_far(rows: Iterable[Row], planned: Mapping[str, int]) -> str:
-    """Return how many rows there are on each engine of how many; nothing, if these are all."""
-    made = Counter(row.engine for row in rows)
+    """Return how many rows there are on each engine of how many; nothing, if these are all.
+
+    A row that lies elsewhere was put aside, and nothing has come into its place yet.
+    """
+    there = (row for row in rows if row.folder == str(folder_of(Path(), row.engine, row.scenario)))
+    made = Counter(row.engine for row in there)
     unfinished = [engine for engine, count in planned.items() if made[engine] < count]
     if not unfinished:
         return ""

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import platform
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import confluent_kafka
 
+from holdfast.cli.proving import prove_aside as aside
 from holdfast.cluster import apache
 from holdfast.cluster.ending import Interrupt
 from holdfast.cluster.layout import EMBEDDED, OLDER, ClusterError
@@ -34,6 +35,7 @@ JARS = "kafka*.jar"  # of an Apache Kafka, without what it takes from others
 PROFILE = "lab"  # what is meant where none is named
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
+Place = tuple[str, str]  # of a row: an engine and a scenario
 
 
 class CodeChangedError(LabError):
@@ -47,9 +49,7 @@ class Begun:
     later, are of what lies on the disk by then: of a run amid a change nobody knows which it was.
     """
 
-    def __init__(
-        self, directory: Path, runs: Iterable[tuple[str, str]], profile: str = PROFILE
-    ) -> None:
+    def __init__(self, directory: Path, runs: Iterable[Place], profile: str = PROFILE) -> None:
         self._directory, self.profile = directory, profile
         self._files = {run: files_of(*run) for run in runs}
         # First of all, so that what is changed from here on is seen.
@@ -125,14 +125,15 @@ def prove_all(
         breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
         network = possible.look().how if breaks_links else None
         counts = {engine: len(mine) for engine, mine in planned.items()}
-        done: dict[tuple[str, str], Row] = {}
+        done: dict[Place, Row] = {}
         for (engine, name), code in begun.codes.items():
             row = matrix.row_of(directory, engine, name)
             if row and matrix.is_done(row, code, network=network, with_controls=control):
                 done[engine, name] = row
 
         def rows() -> list[Row]:
-            return [done[run] for run in begun.codes if run in done]
+            found = (aside.counted(directory, *run, done.get(run)) for run in begun.codes)
+            return [row for row in found if row is not None]
 
         def write() -> Path:
             try:
@@ -141,9 +142,9 @@ def prove_all(
                 page = directory / matrix.PAGE
                 raise LabError(f"{page} can't be written: {problem}.") from problem
 
-        stopped = None
         try:
-            write()  # from here on the folder is known for its own
+            _put_aside(directory, begun, done, say)
+            page = write()  # from here on the folder is known for its own
             for engine, name in begun.codes:
                 mine = planned[engine]
                 head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
@@ -152,14 +153,36 @@ def prove_all(
                     continue
                 say(head)
                 done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
-                write()
+                page = write()
                 Interrupt.refuse()
         except (LabError, ClusterError, OSError) as problem:
-            stopped = str(problem)
-        try:
-            return Made(rows(), write(), stopped)
-        except LabError as problem:  # it may be why all has stopped
-            return Made(rows(), None, stopped or str(problem))
+            # What could not be put aside, and a run that was of two codes, count as well.
+            done |= _broken(directory, begun, done)
+            try:
+                return Made(rows(), write(), str(problem))
+            except LabError:  # as `problem` says, or on top of it
+                return Made(rows(), None, str(problem))
+        else:
+            return Made(rows(), page)
+
+
+def _put_aside(
+    directory: Path, begun: Begun, done: Mapping[Place, Row], say: Callable[[str], None]
+) -> None:
+    """Put aside what is broken and has to be made again; say what lies there. OSError."""
+    for row in _broken(directory, begun, done).values():
+        aside.put_aside(directory, row)
+    for engine, name in begun.codes:
+        told = aside.told(directory, engine, name)
+        if told:
+            say(f"{engine} {name}: {told}")
+
+
+def _broken(directory: Path, begun: Begun, done: Mapping[Place, Row]) -> dict[Place, Row]:
+    """Return what is broken of what is not done."""
+    others = {run: code for run, code in begun.codes.items() if run not in done}
+    found = {run: aside.broken_in(directory, *run, code) for run, code in others.items()}
+    return {run: row for run, row in found.items() if row is not None}
 
 
 def files_of(engine: str, scenario: str) -> tuple[str, ...]:
@@ -228,11 +251,6 @@ def run(
     """
     begun.refuse_changed(engine, name)
     folder = matrix.folder_of(directory, engine, name)
-    before = matrix.row_of(directory, engine, name)
-    ours = (None, begun.codes[engine, name])  # of other code a verdict says nothing
-    if before is not None and before.code in ours and Exit(before.exit) is Exit.BROKEN:
-        why = "nobody knows of which code this was" if before.code is None else "it had no controls"
-        say(f"It is made again, for {why}: {before.verdict}")
     keeping.remove(folder)
     try:
         scenario = load_scenario(name)
