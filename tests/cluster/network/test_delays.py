@@ -14,6 +14,7 @@ from holdfast.cluster.network.delays import (
     PACKET_BYTES,
     WAITING_BYTES_MAX,
     Room,
+    Sharer,
     SlowLink,
 )
 from holdfast.cluster.network.link_table import Slow
@@ -152,3 +153,26 @@ def test_no_link_has_more_than_is_left_for_all_others() -> None:
     assert all(took), f"each has some room: {took}"
     assert took == sorted(took, reverse=True)
     assert 240 < sum(took) < 256, "and all of it together is made use of"
+
+
+def test_no_sharer_of_a_link_has_more_than_is_left_for_its_others() -> None:
+    """Goal: who takes nothing leaves something to each who comes behind, however many they are.
+
+    Method: many that take in all they get, one behind the other, of two links of one room.
+    """
+    room, size = Room(), 64 << 10
+    whole = room.left_bytes
+    for how in (Slow(latency_us=1_000_000), Slow(latency_us=2_000_000)):
+        link, sharers = SlowLink(how, "1", room), [Sharer() for _ in range(40)]
+        for sharer in sharers:
+            while link.admit(0, size, sharer) is not None:
+                pass
+        took = [sharer.waiting_bytes // (size + PACKET_BYTES) for sharer in sharers]
+        assert took == sorted(took, reverse=True)
+        assert took[0] >= 2 * took[1] - 1 >= 3 * took[2], "each leaves as much as it has"
+        assert took[-1] == 1, "a packet, whatever is left"
+        assert link.admit(0, size, Sharer()) is not None
+        link.left(size, sharers[-1])
+        assert link.admit(0, size, sharers[-2]) is None, "not for who has one waiting"
+        assert link.admit(0, size, sharers[-1]) is not None
+        assert room.left_bytes > whole // 4

@@ -16,7 +16,7 @@ from tests.cluster.network.relayed_pair import BACK, THERE, hears_nothing, relay
 
 from holdfast.cluster.network.link_table import Answers, Cut, Link, Slow
 from holdfast.cluster.network.relays import relay
-from holdfast.cluster.network.relays.pair_relays import Relays
+from holdfast.cluster.network.relays.pair_relays import Relays, Waiting
 
 CUT = Link(cut=Cut.DROP)
 
@@ -108,12 +108,12 @@ def test_a_rate_holds_for_more_than_its_backlog() -> None:
         begun = asyncio.get_running_loop().time()
         count = int(1.3 * rate / size)
         for _ in range(count):
-            leaving = await relays.admit(THERE, size)
+            leaving = await relays.admit(THERE, size, Waiting())
             assert leaving is not None
             leaving.left()
         assert leaving is not None
         assert leaving.at_s >= begun + count * size / rate - 0.001
-        assert await relays.admit(BACK, size) is None
+        assert await relays.admit(BACK, size, Waiting()) is None
 
     asyncio.run(run())
 

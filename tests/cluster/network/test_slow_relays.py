@@ -12,12 +12,19 @@ from contextlib import contextmanager, suppress
 
 import pytest
 from tests.cluster.network.relayed_ends import LONG_S, Streams
-from tests.cluster.network.relayed_pair import BACK, IN_VAIN_S, THERE, hears_nothing, relayed
+from tests.cluster.network.relayed_pair import (
+    BACK,
+    IN_VAIN_S,
+    THERE,
+    carrying,
+    hears_nothing,
+    relayed,
+)
 
 from holdfast.cluster.network import delays
 from holdfast.cluster.network.link_table import Cut, Link, Slow
-from holdfast.cluster.network.relays import relay
-from holdfast.cluster.network.relays.pair_relays import Relays
+from holdfast.cluster.network.relays import pair_relays, relay
+from holdfast.cluster.network.relays.pair_relays import Leaving, Relays, Waiting
 
 LATE = Link(slow=Slow(latency_us=60_000_000))
 NARROW = Link(slow=Slow(rate=1_000))
@@ -123,14 +130,15 @@ def test_a_link_slowed_anew_inherits_nothing() -> None:
     async def run() -> None:
         relays = Relays("1")
         relays.change({THERE: NARROW})
+        waiting = Waiting()
         now = asyncio.get_running_loop().time
         with in_vain():
             while True:
-                await asyncio.wait_for(relays.admit(THERE, len(CHUNK)), IN_VAIN_S)
+                await asyncio.wait_for(relays.admit(THERE, len(CHUNK), waiting), IN_VAIN_S)
         relays.change({BACK: NARROW})
         relays.change({THERE: NARROW})
         begun = now()
-        leaving = await asyncio.wait_for(relays.admit(THERE, 1), LONG_S)
+        leaving = await asyncio.wait_for(relays.admit(THERE, 1, Waiting()), LONG_S)
         assert leaving is not None
         assert leaving.at_s - begun < relay.LAST_S
 
@@ -150,14 +158,18 @@ def test_all_links_share_one_room(monkeypatch: pytest.MonkeyPatch) -> None:
         relays.change(dict.fromkeys(pairs, LATE))
         held: dict[tuple[str, str], list[object]] = {pair: [] for pair in pairs}
         for pair in pairs:
+            waiting = Waiting()
             with suppress(TimeoutError):
                 while True:
-                    held[pair].append(await asyncio.wait_for(relays.admit(pair, 60_000), 0.05))
+                    taking = relays.admit(pair, 60_000, waiting)
+                    held[pair].append(await asyncio.wait_for(taking, 0.05))
         counts = [len(each) for each in held.values()]
         assert 12 <= sum(counts) <= (1 << 20) // 60_000
         assert min(counts) >= 1, "each has some room"
         relays.change({})
-        assert await relays.admit(pairs[0], 60_000) is None, "what goes on at once needs none"
+        assert await relays.admit(pairs[0], 60_000, waiting) is None, (
+            "what goes on at once needs none"
+        )
 
     asyncio.run(run())
 
@@ -172,10 +184,11 @@ def test_what_has_gone_on_or_never_will_makes_room(
 
     async def full() -> int:
         """Return how many pieces there is room for, and leave them there."""
-        taken = []
+        taken, waiting = [], Waiting()
         with suppress(TimeoutError):
             while True:
-                taken.append(await asyncio.wait_for(relays.admit(("a", "b"), 60_000), 0.05))
+                taking = relays.admit(("a", "b"), 60_000, waiting)
+                taken.append(await asyncio.wait_for(taking, 0.05))
         for each in taken:
             assert each is not None
             each.left()
@@ -212,36 +225,83 @@ def test_what_was_reset_on_a_cut_link_ends_before_it_heals(*, is_slow: bool) -> 
     relays, slow = Relays("1"), Slow(latency_us=1) if is_slow else None
 
     async def run() -> None:
-        inside: asyncio.Queue[Streams] = asyncio.Queue()
-        carried: list[asyncio.Task[None]] = []
+        async with carrying(relays) as carried:
+            relays.change({THERE: Link(slow=slow)} if slow else {})
+            begun, reached = await carried.connect()
+            relays.change({THERE: Link(slow=slow, cut=Cut.DROP), BACK: Link(cut=Cut.DROP)})
+            waiting = await asyncio.open_connection(*carried.address)
+            for _, writer in (begun, waiting):
+                writer.write(8 * CHUNK)
+            await hears_nothing(reached[0])
+            assert relays.end(THERE)
+            await asyncio.wait_for(asyncio.gather(*carried.tasks), LONG_S)
+            assert not relays.end(THERE), "nothing is left of them"
+            for _, writer in (reached, begun, waiting):
+                writer.close()
 
-        async def take_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await inside.put((reader, writer))
+    asyncio.run(run())
 
-        target = await asyncio.start_server(take_in, "127.0.0.1", 0)
 
-        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            address = target.sockets[0].getsockname()
-            carrying = relays.carry(THERE, relay.End(reader, writer), *address)
-            carried.append(asyncio.create_task(carrying))
+@pytest.mark.slow
+def test_who_does_not_read_keeps_no_other_connection_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: consumers that stand still on a slowed link silence nobody else on it.
 
-        listening = await asyncio.start_server(lead, "127.0.0.1", 0)
-        address = listening.sockets[0].getsockname()
-        relays.change({THERE: Link(slow=slow)} if slow else {})
-        begun = await asyncio.open_connection(*address)
-        reached = await inside.get()
-        relays.change({THERE: Link(slow=slow, cut=Cut.DROP), BACK: Link(cut=Cut.DROP)})
-        waiting = await asyncio.open_connection(*address)
-        for _, writer in (begun, waiting):
-            writer.write(8 * CHUNK)
-        await hears_nothing(reached[0])
-        assert relays.end(THERE)
-        await asyncio.wait_for(asyncio.gather(*carried), LONG_S)
-        assert not relays.end(THERE), "nothing is left of them"
-        for _, writer in (reached, begun, waiting):
-            writer.close()
-        for server in (listening, target):
-            server.close()
+    Method: nodes that read nothing, of connections that send until no more is taken in; then
+    another one says more than fits into what they have left of a small room. Nobody looks again by
+    time whether there is some: it goes on as soon as what it had waiting leaves.
+
+    Seen to fail: they took all of the link's room, and nothing that came behind arrived.
+    """
+    monkeypatch.setattr(delays, "WAITING_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(pair_relays, "ROOM_S", LONG_S)
+
+    async def run() -> None:
+        relays = Relays("1")
+        relays.change({THERE: Link(slow=Slow(latency_us=1_000))})
+        async with carrying(relays) as carried:
+            ends: list[Streams] = []
+            for _ in range(8):
+                client, node = await carried.connect()
+                ends += (client, node)
+                with in_vain():
+                    while True:
+                        client[1].write(CHUNK)
+                        await asyncio.wait_for(client[1].drain(), IN_VAIN_S)
+            client, node = await carried.connect()
+            client[1].write(32 * CHUNK)
+            await asyncio.wait_for(node[0].readexactly(32 * len(CHUNK)), LONG_S / 3)
+            for _, writer in (*ends, client, node):
+                writer.transport.abort()
+            await asyncio.gather(*carried.tasks)
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_room_goes_on_when_others_let_go_of_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Method: of two connections each has taken in what it gets, and only the other's leaves."""
+    monkeypatch.setattr(delays, "ALL_WAITING_BYTES_MAX", 1 << 20)
+
+    async def run() -> None:
+        relays, taken = Relays("1"), list[Leaving]()
+        relays.change({THERE: LATE})
+        for waiting in (Waiting(), Waiting()):
+            before = len(taken)
+            while True:
+                taking = asyncio.create_task(relays.admit(THERE, 60_000, waiting))
+                if taking not in (await asyncio.wait([taking], timeout=IN_VAIN_S))[0]:
+                    break
+                leaving = taking.result()
+                assert leaving is not None
+                taken.append(leaving)
+            if not before:
+                taking.cancel()
+        for leaving in taken[:before]:
+            leaving.left()
+        assert await asyncio.wait_for(taking, LONG_S) is not None
 
     asyncio.run(run())
 

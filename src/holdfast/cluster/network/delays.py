@@ -24,6 +24,13 @@ class Room:
         self.left_bytes = ALL_WAITING_BYTES_MAX
 
 
+class Sharer:
+    """One of those who share links and lose nothing: what they have waiting."""
+
+    def __init__(self) -> None:
+        self.waiting_bytes = 0
+
+
 class SlowLink:
     """One direction between two places. Times are microseconds of whatever clock is asked by.
 
@@ -41,23 +48,40 @@ class SlowLink:
         self._jitters_us = (0, 0)  # at the leg's begin and at its end
         self._waiting_bytes = 0
 
-    def admit(self, now_us: int, size: int) -> int | None:
-        """Return when a packet that comes now leaves; None: there is no room for it."""
+    def admit(self, now_us: int, size: int, sharer: Sharer | None = None) -> int | None:
+        """Return when a packet that comes now leaves; None: there is no room for it.
+
+        `sharer`: whose packet it is; whoever has none waiting finds room for one in any case.
+        """
         begins = max(now_us, self._free_us) if self.how.rate else now_us
         held = size + PACKET_BYTES
-        # Of what is shared nobody has more than is left for all others: what a relay can't pass on
-        # leaves only when the other side takes it.
-        most = min(WAITING_BYTES_MAX, self._room.left_bytes)
-        is_full = held > most - self._waiting_bytes
-        if is_full or self._is_behind(begins - now_us):
+        if self._is_full(held, sharer) or self._is_behind(begins - now_us):
             self.dropped += 1
             return None
-        self._waiting_bytes += held
-        self._room.left_bytes -= held
+        self._take(held, sharer)
         passed = self._pass(begins, size) if self.how.rate else now_us
         if self.how.reorder and self._random.randrange(10_000) < self.how.reorder:
             return passed
         return passed + self.how.latency_us + self._jitter_us(passed)
+
+    def _is_full(self, held: int, sharer: Sharer | None) -> bool:
+        """Return whether there is no room for so many bytes.
+
+        Of what is shared nobody has more than is left for all others, be it a link or a sharer of
+        one: what a relay can't pass on leaves only when the other side takes it. Many who take
+        nothing leave next to nothing, and even then each of the others goes on packet by packet.
+        """
+        most = min(WAITING_BYTES_MAX, self._room.left_bytes)
+        left = most - self._waiting_bytes
+        if sharer is None:
+            return held > left
+        return sharer.waiting_bytes > 0 and held > left - sharer.waiting_bytes
+
+    def _take(self, held: int, sharer: Sharer | None) -> None:
+        self._waiting_bytes += held
+        self._room.left_bytes -= held
+        if sharer is not None:
+            sharer.waiting_bytes += held
 
     def _pass(self, begins_us: int, size: int) -> int:
         """Return when a packet that begins then has passed the rate."""
@@ -92,8 +116,8 @@ class SlowLink:
         floor_us = BACKLOG_BYTES_MIN * 1_000_000 // self.how.rate if self.how.rate else 0
         return backlog_us > max(BACKLOG_US_MAX, floor_us)
 
-    def left(self, size: int) -> None:
+    def left(self, size: int, sharer: Sharer | None = None) -> None:
         """Note that a packet has left."""
-        self._waiting_bytes -= size + PACKET_BYTES
-        self._room.left_bytes += size + PACKET_BYTES
+        self._take(-(size + PACKET_BYTES), sharer)
         assert self._waiting_bytes >= 0
+        assert sharer is None or sharer.waiting_bytes >= 0

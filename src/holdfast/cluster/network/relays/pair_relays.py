@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.cluster.network.delays import Room, SlowLink
+from holdfast.cluster.network.delays import Room, Sharer, SlowLink
 from holdfast.cluster.network.link_table import WHOLE, Answers, Cut, Link, Pair, Slow, Table
 from holdfast.cluster.network.relays import relay
 from holdfast.cluster.network.relays.answers import Connection, NotFramesError, Swallowing
@@ -32,17 +32,27 @@ class _Slowing:
     is_over: bool = False
 
 
+class Waiting(Sharer):
+    """What one direction of a connection has waiting on slowed links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_less = asyncio.Event()
+
+
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What a slowed link has taken in: when it leaves by the loop's clock, and its bytes."""
+    """What a slowed link has taken in: when it leaves by the loop's clock, its bytes, of whom."""
 
     at_s: float
     size: int
     link: SlowLink
     slowing: _Slowing
+    waiting: Waiting
 
     def left(self) -> None:
-        self.link.left(self.size)
+        self.link.left(self.size, self.waiting)
+        self.waiting.is_less.set()
 
 
 class Relays:
@@ -170,18 +180,22 @@ class Relays:
         await self.opened(pair, (near,))
         await self.opened(pair[::-1], (near,))
 
-    async def admit(self, pair: Pair, size: int) -> Leaving | None:
+    async def admit(self, pair: Pair, size: int, waiting: Waiting) -> Leaving | None:
         """Return when so many bytes may go on over a link; None: at once.
 
-        Nothing may be lost here: who reads is held up until the link has room.
+        Nothing may be lost here: who reads is held up until the link has room. `waiting`: what came
+        before by the same way.
         """
         clock = asyncio.get_running_loop().time
         while (slowed := self._slow.get(pair)) is not None:
             link, slowing = slowed
-            leaves_us = link.admit(int(clock() * 1e6), size)
+            leaves_us = link.admit(int(clock() * 1e6), size, waiting)
             if leaves_us is not None:
-                return Leaving(leaves_us / 1e6, size, link, slowing)
-            await asyncio.sleep(ROOM_S)
+                return Leaving(leaves_us / 1e6, size, link, slowing, waiting)
+            waiting.is_less.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROOM_S):
+                    await waiting.is_less.wait()
         return None
 
     async def due(self, leaving: Leaving, ends: Sequence[End]) -> None:
@@ -230,9 +244,10 @@ class _Way:
     ) -> None:
         self._relays, self._pair, self._frames, self._ends = relays, pair, frames, ends
         self._admitted: deque[Leaving | None] = deque()
+        self._waiting = Waiting()
 
     async def _admit(self, link: Pair, size: int) -> float:
-        leaving = await self._relays.admit(link, size)
+        leaving = await self._relays.admit(link, size, self._waiting)
         self._admitted.append(leaving)
         return 0.0 if leaving is None else leaving.at_s
 
