@@ -374,10 +374,23 @@ def test_what_nft_did_without_saying_so_can_be_healed() -> None:
 
 
 def test_an_agent_on_a_table_of_other_code_says_what_to_do() -> None:
-    """Seen to fail: it began, and what it said of the first cut was nft's and helped nobody."""
-    chain = {"chain": {"name": "cut"}}
-    with pytest.raises(ClusterError, match=r"another version.*`holdfast down`, `holdfast up`"):
-        Nft(json.dumps({"nftables": [chain, leading("cut=drop")]})).begin()
+    """Goal: whatever is in it, as long as it is a table at all.
+
+    Method: one with a broken link, of today's form and of a former one, whose chains had comments;
+    one whose links are all whole.
+
+    Seen to fail: it began, and what it said of the first cut was nft's and helped nobody. Later,
+    with a broken link of the former form, it said that the table was not ours, and why in Python.
+    """
+    chain = {"chain": {"name": "link/0/1"}}
+    to_chain = [{"concat": ["10.1.0.1", "10.1.0.2"]}, {"jump": {"target": "link/0/1"}}]
+    former = {"map": {"name": "links", "elem": [to_chain]}}
+    for listed in ([chain, former], [chain, leading("cut=drop")], []):
+        with pytest.raises(ClusterError, match=r"another version.*`holdfast down`, `holdfast up`"):
+            Nft(json.dumps({"nftables": listed})).begin()
+    for listed_ in ("", "{}"):
+        with pytest.raises(ClusterError, match="not ours any more"):
+            Nft(listed_).begin()
     chains = [{"chain": {"name": f"cut/{how}"}} for how in Cut]
     ours = {"nftables": [*chains, leading("cut=drop")]}
     assert Nft(json.dumps(ours)).begin() == {("0", "1"): Link(cut=Cut.DROP)}

@@ -11,8 +11,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -84,12 +84,15 @@ class KernelLinks:
         if listed is None:
             self._nft("-f", "-", text=link_rules.BASE)
             return {}
-        found = self._read_back(listed)
-        if not link_rules.is_of_this_code(json.loads(listed)):
+        with _read_as_ours():
+            is_of_this_code = link_rules.is_of_this_code(json.loads(listed))
+        # Asked first: what other code has written of its links need not be what can be read here.
+        if not is_of_this_code:
             raise ClusterError(
                 "The kernel's links were made by another version of holdfast, whose rules this one "
                 "can't go on with: `holdfast down`, `holdfast up` start all anew."
             )
+        found = self._read_back(listed)
         if link_rules.has_set(json.loads(listed), first_bytes.WATCHED):
             self._nft("-f", "-", text=first_bytes.END)  # an agent before us waited
         self._table = found.table
@@ -193,11 +196,9 @@ class KernelLinks:
         return self._read_back(listed)
 
     def _read_back(self, listed: str) -> InForce:
-        try:
+        with _read_as_ours():
             found = link_rules.read_back(self._plan, json.loads(listed))
             self._known = link_rules.names_in(json.loads(listed))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError(f"The kernel's links are not ours any more: {error!r}.") from None
         return found
 
     def close(self) -> None:
@@ -261,6 +262,14 @@ class KernelLinks:
         if check:
             raise ClusterError(f"The links can't be changed: nft says {done.stderr.strip()}")
         return None
+
+
+@contextmanager
+def _read_as_ours() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"The kernel's links are not ours any more: {error!r}.") from None
 
 
 def _refuse_unseen(table: Table) -> None:
