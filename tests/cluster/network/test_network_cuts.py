@@ -18,6 +18,7 @@ from tests.cluster.network.talkers import RefusedError, Talker
 from holdfast.cluster.layout import UsageError
 from holdfast.cluster.network import addresses, ground
 from holdfast.cluster.network.ground import Network
+from holdfast.cluster.network.links import link_rules
 from holdfast.cluster.network.links.link_calls import Links
 from holdfast.cluster.network.links.link_requests import Request
 from holdfast.cluster.processes import wait_until
@@ -248,6 +249,35 @@ def test_what_a_cut_dropped_is_counted_and_stays(
     links.cut("client-b", "0")
     talkers["client-b"].do("throw", **throw, count=2)
     assert dropped()["client-b", "0"] == before + 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_cut_holds_though_nobody_counts_for_it(
+    network: Network, talkers: Talkers, links: Links, *, reset: bool
+) -> None:
+    """Goal: what is cut does not hang on its counter. Method: the map leads to it no more.
+
+    Seen to fail: all passed, of a link that status called cut.
+    """
+    port = talkers["1"].do("datagrams", name="uncounted")
+    talkers["0"].do("datagrams", name="uncounted")
+    thrown = {"name": "uncounted", "address": network.plan.place("1").address, "port": port}
+    links.cut("0", "1", one_way=True)  # so that it has one
+    nft = [*network.prefix(addresses.ROUTER), ground.find_tools()["nft"]]
+    key, counter = link_rules.addresses_of(network.plan, ("0", "1")), '"cut/0/1"'
+    subprocess.run([*nft, f"delete element ip holdfast cut {{ {key} }}"], check=True)
+    try:
+        links.heal()
+        links.cut("0", "1", reset=reset, one_way=True)
+        talkers["0"].do("throw", **thrown, first=1, count=3)
+        fails(network, talkers, "0", "1", "ECONNREFUSED" if reset else "ETIMEDOUT")
+        assert links.status()["agrees"]
+    finally:
+        subprocess.run([*nft, f"add element ip holdfast cut {{ {key} : {counter} }}"], check=True)
+    links.heal()
+    talkers["0"].do("throw", **thrown, first=0, count=1)
+    assert talkers["1"].do("catch", name="uncounted", count=1, timeout=LONG_S) == [0]
 
 
 @pytest.mark.slow

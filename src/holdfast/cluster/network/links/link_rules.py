@@ -28,7 +28,9 @@ NEW_MARK: Final = 82  # of connections that were begun while somebody is led
 _CUT, _LOST = "cut", "lost"
 _COUNTED_CUT: Final = f"counter name ip saddr . ip daddr map @{_CUT}"
 
-# Judged where packets leave the router, so that a cut holds for those that the switch still has.
+# Judged where packets leave the router, so that a cut holds for those that the switch still has. A
+# rule whose map has nothing for a packet leaves it to the next: what is cut is dropped without a
+# counter, too.
 BASE: Final = f"""\
 add table ip {TABLE}
 add map ip {TABLE} links {{ type ipv4_addr . ipv4_addr : verdict; }}
@@ -37,9 +39,11 @@ add map ip {TABLE} {_LOST} {{ type ipv4_addr . ipv4_addr : counter; }}
 add set ip {TABLE} slowed {{ type ipv4_addr . ipv4_addr; }}
 add chain ip {TABLE} {_CUT}/{Cut.DROP}
 add rule ip {TABLE} {_CUT}/{Cut.DROP} {_COUNTED_CUT} drop
+add rule ip {TABLE} {_CUT}/{Cut.DROP} drop
 add chain ip {TABLE} {_CUT}/{Cut.RESET}
-add rule ip {TABLE} {_CUT}/{Cut.RESET} meta l4proto tcp {_COUNTED_CUT} reject with tcp reset
-add rule ip {TABLE} {_CUT}/{Cut.RESET} {_COUNTED_CUT} drop
+add rule ip {TABLE} {_CUT}/{Cut.RESET} {_COUNTED_CUT}
+add rule ip {TABLE} {_CUT}/{Cut.RESET} meta l4proto tcp reject with tcp reset
+add rule ip {TABLE} {_CUT}/{Cut.RESET} drop
 add chain ip {TABLE} pass {{ type filter hook forward priority 0; policy accept; }}
 add chain ip {TABLE} detour {{ type filter hook prerouting priority -150; policy accept; }}
 add rule ip {TABLE} pass oifname "{SWITCH_DEVICE}" accept
