@@ -139,6 +139,17 @@ def test_a_cluster_whose_protocol_has_no_ids_answers_without() -> None:
     assert list(map(version_asked, requests)) == [8], "who needs no ids asks once"
 
 
+def test_who_wants_ids_waits_for_a_silent_broker_once() -> None:
+    """Goal: a node that stands still costs one wait. Method: one accepts, as its kernel does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert probe.ask(server.getsockname(), with_ids=True, timeout_s=0.05) is None
+        server.settimeout(BOUND_S)
+        server.accept()[0].close()
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
 def test_all_topics_or_none_can_be_asked_for() -> None:
     """Goal: None and [] mean what they mean in Kafka. Method: decode what is sent."""
     for topics, expected in ((None, None), ((), [])):

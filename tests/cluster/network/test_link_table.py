@@ -206,6 +206,19 @@ def test_a_transaction_has_what_differs_and_no_more() -> None:
     ]
 
 
+def test_a_lossy_link_that_is_cut_counts_as_cut_from_then_on() -> None:
+    """Method: one that was never cut before, so that it has no counter for that."""
+    lossy: Table = {("0", "1"): Link(lose=500)}
+    both = link_table.cut(PLAN, lossy, "0", "1", one_way=True)
+    key = "10.1.0.1 . 10.1.0.2"
+    assert link_rules.transaction(PLAN, lossy, both, link_rules.names(lossy)).splitlines() == [
+        "add counter ip holdfast cut/0/1",
+        f'add element ip holdfast cut {{ {key} : "cut/0/1" }}',
+        f"delete element ip holdfast links {{ {key} }}",
+        f'add element ip holdfast links {{ {key} comment "cut=drop lose=500" : jump cut/drop }}',
+    ]
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_many_links_are_no_more_commands_than_one(fault: dict[str, Any]) -> None:
     """Most of a change's time is nft's, which reads it. Seen to fail: three commands a link."""
@@ -350,10 +363,14 @@ def test_a_heal_that_is_watched_has_one_command_for_each_set_and_verb() -> None:
     assert FirstBytes(PLAN).change({}, cut, watch=True) == "", "nobody waited"
 
 
-def leading(comment: str, source: str = "10.1.0.1") -> dict[str, Any]:
-    """What nft lists of a map that leads from the link of 0 to 1 to its chain."""
-    key = {"elem": {"val": {"concat": [source, "10.1.0.2"]}, "comment": comment}}
-    return {"map": {"name": "links", "elem": [[key, {"jump": {"target": "cut/drop"}}]]}}
+def leading(comment: str, *sources: str) -> dict[str, Any]:
+    """What nft lists of a map that leads from the links of 0, or these, to 1 to their chain."""
+    keys = [
+        {"elem": {"val": {"concat": [source, "10.1.0.2"]}, "comment": comment}}
+        for source in sources or ("10.1.0.1",)
+    ]
+    elements = [[key, {"jump": {"target": "cut/drop"}}] for key in keys]
+    return {"map": {"name": "links", "elem": elements}}
 
 
 def test_what_nft_did_without_saying_so_can_be_healed() -> None:
@@ -396,8 +413,18 @@ def test_an_agent_on_a_table_of_other_code_says_what_to_do() -> None:
     assert Nft(json.dumps(ours)).begin() == {("0", "1"): Link(cut=Cut.DROP)}
 
 
+def test_links_are_told_in_their_places_order_by_an_agent_that_starts_anew() -> None:
+    """What nft lists has none."""
+    chains = [{"chain": {"name": f"cut/{how}"}} for how in Cut]
+    sources = [PLAN.place(name).address for name in ("host", "client-a", "100", "0")]
+    kernel = Nft(json.dumps({"nftables": [*chains, leading("cut=drop", *sources)]}))
+    agent = Agent(PLAN, kernel, kernel.begin())
+    links = agent.answer(b'{"do": "status"}')["links"]
+    assert [each["from"] for each in links] == ["0", "100", "client-a", "host"]
+
+
 STRANGER: dict[str, Any] = {"map": {"name": "links", "elem": [3]}}
-STRANGE = [leading("hers"), leading("cut=drop", source="10.9.9.9"), STRANGER]
+STRANGE = [leading("hers"), leading("cut=drop", "10.9.9.9"), STRANGER]
 
 
 @pytest.mark.parametrize(
