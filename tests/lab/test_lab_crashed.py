@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from tests.judge.histories import Story
 from tests.lab.test_lab_gave_up import NoCluster
-from tests.lab.test_lab_verdict import LOSSY, PHANTOM, SCENARIO, prove
+from tests.lab.test_lab_verdict import CONTROL, GOOD, LOSSY, PHANTOM, SCENARIO, UNREAD, prove
 
 from holdfast.judge.groups.history import encode_any
 from holdfast.lab import prove as proving
-from holdfast.lab.journal import Exit, FolderError
+from holdfast.lab.journal import Exit, FolderError, write_manifest
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import CRASH
@@ -68,19 +69,138 @@ def test_an_error_behind_a_failed_check_leaves_it_broken(
     assert again.seen_broken is is_broken
 
 
+def has_read(run: Run, story: Story) -> None:
+    """Leave this history, as clients of the run would."""
+    lines = "".join(f"{encode_any(event)}\n" for event in story.events)
+    (run.history / "clients.jsonl").write_text(lines)
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_an_error_behind_what_is_in_the_history_leaves_it_broken(tmp_path: Path) -> None:
     """Method: a record that nobody has sent is read, which no settings allow; then the error."""
 
     def steps(run: Run) -> None:
-        lines = "".join(f"{encode_any(event)}\n" for event in PHANTOM.events)
-        (run.history / "clients.jsonl").write_text(lines)
+        has_read(run, PHANTOM)
         of_ours()
 
     outcome = proof(tmp_path, steps)
     assert outcome.exit is Exit.BROKEN
     assert "phantom" in outcome.verdict
+
+
+def no_room(run: Run) -> None:
+    """Let the lab's disk be full for the journal's next line."""
+    run.journal.close()
+    run.journal._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 - it closes it
+
+
+def no_words(run: Run) -> None:
+    """Let the journal's end be nothing that can be written: a mistake of ours."""
+    run.groups_expected = {"g": cast("Any", object())}
+
+
+NO_END = [(no_room, "[Errno 28] "), (no_words, "this is an error of ours, please report it")]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(("unended", "why"), NO_END, ids=["no room", "ours"])
+@pytest.mark.parametrize(
+    ("story", "broken_off", "code"),
+    [
+        (PHANTOM, None, Exit.BROKEN),
+        (PHANTOM, "busy", Exit.BROKEN),
+        (GOOD, None, Exit.NOT_MADE),
+        (UNREAD, None, Exit.NOT_MADE),
+    ],
+    ids=["broken", "broken, and broke off", "kept", "not read"],
+)
+def test_what_a_history_shows_is_seen_also_where_the_journal_can_not_be_ended(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unended: Callable[[Run], None],
+    why: str,
+    story: Story,
+    broken_off: str | None,
+    code: Exit,
+) -> None:
+    """Goal: `prove` says what `check` says of the same folder. Seen to fail: it was not made."""
+
+    def steps(run: Run) -> None:
+        has_read(run, story)
+        unended(run)
+        if broken_off is not None:
+            raise LabError(broken_off)
+
+    outcome = proof(tmp_path, steps)
+    assert outcome.exit is code, outcome.verdict
+    assert ("phantom" in outcome.verdict) is (code is Exit.BROKEN)
+    before = "" if broken_off is None else f"{broken_off}; "
+    assert str(outcome.error).startswith(f"{before}its journal can't be ended: {why}")
+    assert outcome.report is not None
+    assert outcome.report.exists()
+    monkeypatch.setattr(proving, "load_scenario", lambda _name: SCENARIO)
+    assert proving.judge_again(tmp_path / "out").exit is code
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(("unended", "why"), NO_END, ids=["no room", "ours"])
+@pytest.mark.parametrize(
+    ("story", "code"), [(PHANTOM, Exit.BROKEN), (LOSSY, Exit.NOT_MADE)], ids=["own", "must break"]
+)
+def test_a_control_whose_journal_can_not_be_ended_breaks_what_no_settings_allow(
+    tmp_path: Path, unended: Callable[[Run], None], why: str, story: Story, code: Exit
+) -> None:
+    """Seen to fail: what was read and never sent was taken for a control that was not made."""
+
+    def steps(run: Run) -> None:
+        has_read(run, story)
+        unended(run)
+
+    control = replace(CONTROL, steps=steps)
+    base = SCENARIO.defaults
+    write_manifest(tmp_path, "proof", scenario="x", parameters={}, parts=["control"], command="x")
+    result = proving._run_part(control, base, tmp_path / "c", lambda _line: None, NoCluster)
+    found, verdict = proving._verdict([result], result.broke_off)
+    assert found is code
+    assert why in str(result.broke_off)
+    assert ("the control's own promise" in verdict) is (code is Exit.BROKEN)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_check_that_the_journal_has_no_room_for_stays_broken(tmp_path: Path) -> None:
+    """Seen to fail: it did, and nobody looked at the history, which has more to say."""
+
+    def steps(run: Run) -> None:
+        has_read(run, UNREAD)
+        no_room(run)
+        broken(run)
+
+    outcome = proof(tmp_path, steps)
+    assert outcome.exit is Exit.BROKEN
+    (result,) = outcome.results
+    assert CHECK in {check.name for check in result.checks if not check.kept}
+    assert result.evidence.judgement.counts.acknowledged == 1, "its history is judged"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_is_only_late_is_excused_also_without_an_end_of_the_journal(tmp_path: Path) -> None:
+    """Method: the lab has not reached the cluster, as it says in the end that can't be written."""
+
+    def steps(run: Run) -> None:
+        has_read(run, GOOD)
+        run.journal.unreached = "the cluster did not answer the lab"
+        broken(run)
+        run.checks[-1] = replace(run.checks[-1], late=True)
+        no_room(run)
+
+    outcome = proof(tmp_path, steps)
+    assert outcome.exit is Exit.NOT_MADE
+    assert outcome.results[0].unreached == "the cluster did not answer the lab"
 
 
 class EndsBadly(NoCluster):

@@ -37,6 +37,7 @@ from holdfast.lab.journal import (
     MANIFEST,
     Exit,
     FolderError,
+    Recorded,
     read_journal,
     read_manifest,
     write_manifest,
@@ -245,10 +246,11 @@ def _named(problem: Exception, directory: Path) -> Exception:
 def _judged(
     part: Part, base: Parameters, directory: Path, run: Run, broke_off: str | None
 ) -> PartResult:
-    """End a run's journal, and judge what it has left.
+    """End a run's journal, and judge what it has left, also where the journal can't be ended.
 
-    Where that fails, checks of a part to prove that have failed for certain stay broken.
+    Where nothing can be judged, checks of a part to prove that have failed for certain stay broken.
     """
+    unended = None
     try:
         run.journal.end(
             directory.parent / MANIFEST,
@@ -261,6 +263,14 @@ def _judged(
             run.starvation.text,
             run.told,
         )
+    except Exception as problem:  # noqa: BLE001 - the histories are there, whatever it is
+        with suppress(OSError):
+            run.journal.close()
+        unended = f"its journal can't be ended: {_named(problem, directory.parent)}"
+        broke_off = unended if broke_off is None else f"{broke_off}; {unended}"
+    try:
+        if unended is not None:
+            return judge_recorded(part, base, directory, _recorded(run, broke_off))
         return judge_part(part, base, directory)
     except Exception as problem:
         if part.is_control or not failed(run):
@@ -278,9 +288,28 @@ def _judged(
         )
 
 
+def _recorded(run: Run, broke_off: str | None) -> Recorded:
+    """Return what a run's journal would say if it had an end, but for what it is held against.
+
+    It has seen its checks, and what excuses them, whether there was room for that or not.
+    """
+    return Recorded(
+        checks=tuple(run.checks),
+        broke_off=broke_off,
+        starved=run.starvation.text,
+        unreached=run.journal.unreached,
+        told=tuple(run.told),
+    )
+
+
 def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
+    return judge_recorded(part, base, directory, recorded)
+
+
+def judge_recorded(part: Part, base: Parameters, directory: Path, recorded: Recorded) -> PartResult:
+    """Judge a part's histories, and what its run says of itself. PROBLEMS: they can't be read."""
     recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
     longest = Longest(recoveries)
     given_up = None if part.met is None else GivenUps(part.met[1])
