@@ -212,7 +212,7 @@ def _run_part(
                 part.steps(run)
                 conclude(run)
             except Exception as problem:  # noqa: BLE001 - what was seen before stays seen
-                broke_off = break_off(run, _named(problem, directory.parent))
+                broke_off = break_off(run, named(problem, directory.parent))
                 if not part.is_control and Anomaly.LOST in base.promise.forbids - part.counted:
                     with suppress(*PROBLEMS):  # of a run that can't be looked at any more
                         expect_kept_somewhere(run)
@@ -220,8 +220,8 @@ def _run_part(
         if run is None:
             raise
         # What has gone wrong at its end only: what was seen before stays seen.
-        named = _named(problem, directory.parent)
-        broke_off = str(named) if broke_off is None else f"{broke_off}; {named}"
+        at_end = named(problem, directory.parent)
+        broke_off = str(at_end) if broke_off is None else f"{broke_off}; {at_end}"
     if run.left:
         left = f"what was done to the cluster is not all undone: {'; '.join(run.left)}"
         broke_off = left if broke_off is None else f"{broke_off}; {left}"
@@ -234,7 +234,7 @@ def _run_part(
     return result
 
 
-def _named(problem: Exception, directory: Path) -> Exception:
+def named(problem: Exception, directory: Path) -> Exception:
     """Return what a run can end with; an error of ours is written down, and says so."""
     if isinstance(problem, PROBLEMS):
         return problem
@@ -266,7 +266,7 @@ def _judged(
     except Exception as problem:  # noqa: BLE001 - the histories are there, whatever it is
         with suppress(OSError):
             run.journal.close()
-        unended = f"its journal can't be ended: {_named(problem, directory.parent)}"
+        unended = f"its journal can't be ended: {named(problem, directory.parent)}"
         broke_off = unended if broke_off is None else f"{broke_off}; {unended}"
     try:
         if unended is not None:
@@ -275,7 +275,7 @@ def _judged(
     except Exception as problem:
         if part.is_control or not failed(run):
             raise
-        unjudged = f"it can't be judged: {_named(problem, directory.parent)}"
+        unjudged = f"it can't be judged: {named(problem, directory.parent)}"
         return PartResult(
             part=part,
             parameters=part.parameters(base),

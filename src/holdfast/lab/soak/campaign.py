@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -147,7 +148,11 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
         number = len(done.rows) + 1
         directory = Path(tempfile.mkdtemp(prefix=f"holdfast-soak-{campaign.name}-"))
         begin_s = time.monotonic()
-        result = campaign.run(directory / "run")
+        try:
+            result = campaign.run(directory / "run")
+        except Exception:
+            say(f"{campaign.name} {number}: what there is of it stays in {directory}")
+            raise
         seconds = time.monotonic() - begin_s
         word = {True: "kept", False: "BROKEN", None: "could not be made"}[result["kept"]]
         say(f"{campaign.name} {number}/{wanted}: {word} in {seconds:.0f} s. "
@@ -177,6 +182,24 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
     return failures
 
 
+def _soaked(
+    campaign: Campaign, results: Path, runs: int | None, say: Callable[[str], None]
+) -> bool:
+    """Bring a campaign to its number of runs; an error of ours ends this one and no other.
+
+    It is not repeated, as what could not be made is: nobody knows what was seen before.
+    """
+    try:
+        return soak(campaign, results, runs=runs, say=say)
+    except background.ResultsError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - whatever it is, the others go on
+        say(traceback.format_exc().rstrip())
+        told = f"{type(problem).__name__}: {problem}"
+        say(f"{campaign.name}: this is an error of ours, please report it: {told}")
+        return False
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="holdfast.lab.soak", description=__doc__)
     parser.add_argument("--campaign", action="append", help="only this one; may be repeated")
@@ -200,7 +223,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = [each for each in every if not options.campaign or each.name in options.campaign]
     try:
-        outcomes = [soak(each, options.results, runs=options.runs, say=say) for each in chosen]
+        outcomes = [_soaked(each, options.results, options.runs, say) for each in chosen]
     except KeyboardInterrupt:
         say("Interrupted; the next time it goes on from here.")
         return 130

@@ -22,8 +22,9 @@ from typing import Any
 
 from holdfast.cluster import ClusterError, LocalCluster, layout, own_code
 from holdfast.cluster.network import possible
+from holdfast.cluster.plan import PROXIES
 from holdfast.cluster.processes import wait_until
-from holdfast.lab.soak.campaign import NETWORK, Campaign, network_of
+from holdfast.lab.soak.campaign import NETWORK, Campaign, network_said
 from holdfast.lab.soak.exercised import by_commands, by_scenario
 
 WORD = "HOLDFAST_LAB_TO_END"  # of the environment
@@ -42,7 +43,7 @@ class Left:
     before: int  # processes
     processes: tuple[str, ...]
     files: tuple[str, ...]
-    status: int
+    status: int | None  # of its end; None: it has not ended
 
 
 def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None]) -> Left:
@@ -73,7 +74,9 @@ def end_lab(directory: Path, number: signal.Signals, moment: Callable[[], None])
             moment()
             before = len(list(bearing(word)))
             process.send_signal(number)
-            status = process.wait(GONE_S)
+            status = None
+            with suppress(subprocess.TimeoutExpired):  # it is one of those that are left
+                status = process.wait(GONE_S)
             with suppress(ClusterError):
                 wait_until(lambda: not list(bearing(word)), timeout_s=GONE_S, what="all to end")
             left = tuple(command_of(pid) for pid in bearing(word))
@@ -169,6 +172,9 @@ def ended_at_random(directory: Path) -> dict[str, Any]:
         time.sleep(further_s)
 
     try:
+        # Ended before it has a network, it would have had this one. What it leaves may keep the
+        # machine too busy for such a look.
+        looked = possible.look()
         left = end_lab(directory, number, moment)
     except ClusterError as error:
         return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
@@ -176,13 +182,16 @@ def ended_at_random(directory: Path) -> dict[str, Any]:
     if reached is is_started:
         statuses.add(-number)  # while modules are loaded it ends as any process does
     kept = not left.processes and not left.files and left.status in statuses
+    network = network_said(directory)
+    if kept and network is None and looked.how == PROXIES:
+        verdict = f"It was ended before it had a network, so by none of namespaces: {looked.reason}"
+        return {"kept": None, "verdict": verdict, "seed": seed}
     return {
         "kept": kept,
         "verdict": f"{number.name} {further_s:.1f} s after {reached.__name__}, with {left.before} "
         f"processes: {len(left.processes)} left, {len(left.files)} files, exit status "
         f"{left.status}.",
-        # Ended before it had a network, it would have had this one.
-        NETWORK: network_of(directory) or possible.look().how,
+        NETWORK: network or looked.how,
         "stage": reached.__name__,
         "left": left.processes,
         "files": left.files,

@@ -13,7 +13,7 @@ from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import PROBLEMS, prove
+from holdfast.lab.prove import PROBLEMS, named, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import NETWORKS, SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
@@ -54,14 +54,21 @@ def random_kills(directory: Path) -> dict[str, Any]:
         with Run(KILLS, directory, lambda _line: None) as run:
             try:
                 _kill_at_random(run, chance, killed)
-            except PROBLEMS as problem:
+            except Exception as error:  # noqa: BLE001 - what was seen before stays seen
+                problem = named(error, directory)
                 broke_off = break_off(run, problem)
                 with suppress(*PROBLEMS):  # of a run that can't be looked at any more
                     expect_kept_somewhere(run)
+    except Exception as error:  # noqa: BLE001 - as above, and at its end
+        problem = named(error, directory)
+        if run is None:
+            return {**not_judged(problem, run), "seed": seed}
+        broke_off = str(problem) if broke_off is None else f"{broke_off}; {problem}"
+    try:
         run.journal.close()
         judgement = evidence_of(history_files(run.history)).judgement
-    except PROBLEMS as problem:
-        return {**not_judged(problem, run), "seed": seed}
+    except Exception as error:  # noqa: BLE001 - checks that have failed stay so
+        return {**not_judged(named(error, directory), run), "seed": seed}
     not_kept = failed(run)
     broken = judgement.broken(KILLS.promise.forbids)
     # What was seen broken stays broken, whatever became of the run behind it.
