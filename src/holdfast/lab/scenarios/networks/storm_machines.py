@@ -237,13 +237,16 @@ def why_no_clocks(parameters: Parameters) -> str | None:
         return "that takes nodes of ours"
     settings = TopicSettings.resolve(static=parameters.node_config)
     ahead_ms, behind_ms = max(MINUTES) * MINUTE_MS, -min(MINUTES) * MINUTE_MS
+    storm_ms = parameters.duration_s * 1000
     # Who stamps records may be behind, and who deletes them ahead.
     is_stamped = settings.message_timestamp_type == "LogAppendTime"
-    old_ms = ahead_ms + behind_ms * is_stamped + parameters.duration_s * 1000
+    old_ms = ahead_ms + behind_ms * is_stamped + storm_ms
     if 0 <= settings.retention_ms < old_ms:
         return f"a retention of {settings.retention_ms:,} ms would delete what was just written"
     producers_ms = int(parameters.node_config.get(PRODUCERS_EXPIRE, DAY_MS))
-    if producers_ms < ahead_ms + behind_ms:
+    # Who was seen last by a clock that is behind is forgotten by one that is ahead, and may have
+    # been silent for a whole storm in between.
+    if producers_ms <= ahead_ms + behind_ms + storm_ms:
         return f"{PRODUCERS_EXPIRE} of {producers_ms:,} would forget producers that go on"
     if settings.message_timestamp_after_max_ms < behind_ms:
         return "log.message.timestamp.after.max.ms is less than it may be behind"
