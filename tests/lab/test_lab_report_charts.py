@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.lab import made_up
 from tests.lab.made_up import BEGIN_MS, KILLED_MS, SESSION_MS, SETTINGS, MadeUp
@@ -270,6 +271,24 @@ def test_a_standstill_ends_when_the_dead_is_back(action: str) -> None:
     story.add(Fault, back_ms, "lab", action=action, node=1)
     (found,) = story.still()
     assert found.end_ms == back_ms
+
+
+@pytest.mark.parametrize("action", ["STOP", "KILL"])
+def test_who_is_stopped_is_not_back_when_its_links_are_whole(action: str) -> None:
+    """Method: a node that was cut off meanwhile is healed, and stays as it was."""
+    story = made_up.story()
+    story.events = [
+        msgspec.structs.replace(event, action=action)
+        if isinstance(event, Fault) and event.node == 1
+        else event
+        for event in story.events
+    ]
+    (before,) = story.still()
+    story.add(Fault, KILLED_MS + 500, "lab", action="CUT", node=1)
+    story.add(Fault, KILLED_MS + 1000, "lab", action="HEAL", node=1)
+    (found,) = story.still()
+    assert found == before
+    assert found.absent == ((1, action),)
 
 
 def test_a_standstill_that_nothing_ends_lasts_as_long_as_the_run() -> None:

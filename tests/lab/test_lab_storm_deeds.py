@@ -209,6 +209,28 @@ def test_what_is_dead_is_not_hurt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.passed_over == {Deed.ISOLATE.value: 1, Deed.LEAVE.value: 1}
 
 
+@pytest.mark.parametrize("deed", [Deed.KILL, Deed.PAUSE, Deed.ISOLATE, Deed.FULL, Deed.LEAVE])
+def test_who_is_told_to_leave_is_hurt_until_it_has_left(
+    monkeypatch: pytest.MonkeyPatch, deed: Deed
+) -> None:
+    """Goal: nothing else is done to a node on its way out, where it would end of something else.
+
+    Method: it runs on for 9 s, and once it was started again it may be hurt as any other.
+    """
+    run: Any = Unseen(monkeypatch)
+    run.cluster.kill = lambda *_, **__: None
+    run.cluster.state = lambda _node: (
+        "running" if run.now_s < 10 or 11.5 < run.now_s < 15 else "dead"
+    )
+    made = begun(
+        run, planned(1, 3, Deed.LEAVE, 1), planned(4, 5, deed, 1), planned(13, 14, deed, 1)
+    )
+    assert run.did[0] == (1, "TERM 1")
+    assert [text for at_s, text in run.did if at_s < 12][1:] == ["exit 1", "start 1"]
+    assert made.passed_over == {deed.value: 1}
+    assert made.done[deed.value] == 1 + (deed is Deed.LEAVE)
+
+
 def test_a_deed_is_shown_as_long_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not as long as was planned: it may take longer, or come late.
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.log.compaction_kit import (
@@ -40,12 +40,15 @@ from tests.log.log_kit import (
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import CLEANED
 from holdfast.log.compaction import cleaner as cleaner_module
-from holdfast.log.compaction.compaction_steps import Throttle
+from holdfast.log.compaction.compaction_steps import Compaction, Throttle
 from holdfast.log.compaction.half_done_swaps import leftovers
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
+from holdfast.runtime import own_time
 from holdfast.runtime.ports import Runtime, T, Worker, WorkerFullError
+from holdfast.runtime.sliced_work import Steps
 from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.loop import VirtualLoop
 from holdfast.wire.batch import Record
 from holdfast.wire.walker import record_compaction
 from holdfast.wire.walker.record_compaction import COMPACTOR, PYTHON
@@ -312,6 +315,56 @@ def test_all_rounds_together_are_throttled() -> None:
         await directories.close()
 
     virtual(body)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "processor_s", "rest_s"),
+    [(0.25, 0.25, 0.5), (0.0625, 0.0, 0.125), (60.0, 0.0, 2 * own_time.WAIT_S)],
+    ids=["works", "waits for a disk", "stands still"],
+)
+def test_others_have_the_loop_for_twice_as_long_as_a_slice_kept_it_from_them(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, processor_s: float, rest_s: float
+) -> None:
+    """Goal: a round leaves two thirds to requests; a minute of SIGSTOP is no work of its.
+
+    Method: a round in many slices on the loop. Each takes so long in virtual time, and so much of
+    the processor.
+    """
+    few = PYTHON._replace(records_a_slice=8)
+    monkeypatch.setattr(
+        "holdfast.log.compaction.compaction_round.Round.__init__.__defaults__", (few,)
+    )
+    spent = [0.0]
+    rests: list[float] = []
+    monkeypatch.setattr(own_time, "thread_time", lambda: spent[0])
+    steps = Compaction.steps
+
+    def slow(compaction: Compaction) -> Steps[int | None]:
+        loop, taken, answer = VirtualLoop.running(), steps(compaction), None
+        while True:
+            try:
+                wanted = taken.send(answer)
+            except StopIteration as end:
+                return cast("int | None", end.value)
+            loop.now += took_s
+            spent[0] += processor_s
+            ended = loop.now
+            answer = yield wanted
+            if not callable(wanted):
+                rests.append(loop.now - ended)
+
+    monkeypatch.setattr(Compaction, "steps", slow)
+
+    async def body(runtime: Runtime) -> None:
+        directories = opened(runtime)
+        log = made(directories)
+        write(log, 60)
+        await until(lambda: is_clean(log), "it is compacted")
+        await directories.close()
+
+    virtual(body)
+    assert rests
+    assert rests == pytest.approx([rest_s] * len(rests), abs=0.005)
 
 
 def test_a_throttle_counts_from_what_was_done_before() -> None:

@@ -49,6 +49,22 @@ def test_it_looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(looks) == 1
 
 
+def test_it_looks_again_once_what_it_has_seen_is_six_milliseconds_old(spent: list[float]) -> None:
+    """Goal: what others did in between is no time of who stands still then.
+
+    Method: all is begun six milliseconds behind the last one, and others take what is between.
+    """
+    own = OwnTime()
+    for step in range(100):
+        own.begin(step * 0.006)
+        spent[0] += 0.006
+    assert own.took(99 * 0.006, 60.0) == WAIT_S
+    now = 100 * 0.006
+    own.begin(now)
+    spent[0] += 0.25
+    assert own.took(now, now + 60) == 0.25, "not a millisecond of what was before"
+
+
 def test_what_is_asked_of_the_system_is_of_this_thread() -> None:
     own = OwnTime()
     own.begin(0.0)
