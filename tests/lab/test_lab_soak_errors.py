@@ -25,7 +25,7 @@ from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import CRASH
 from holdfast.lab.run import Run
 from holdfast.lab.soak import campaign as counting
-from holdfast.lab.soak import killed_campaigns, scenario_campaigns
+from holdfast.lab.soak import group_campaigns, killed_campaigns, scenario_campaigns
 from holdfast.lab.soak.campaign import NETWORK, Campaign
 from holdfast.lab.soak.killed_campaigns import Left, end_lab, ended_at_random, has_nodes, is_started
 
@@ -88,6 +88,33 @@ def test_an_error_of_ours_in_the_steps_leaves_what_was_seen(
     assert row["kept"] is kept, row
     assert OURS in row["verdict"]
     assert "KeyError: 'of ours'" in (tmp_path / "run" / CRASH).read_text()
+    assert "seed" in row
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@SEEN
+@pytest.mark.parametrize("kind", [NoCluster, EndsBadly])
+def test_an_error_of_ours_amid_a_group_leaves_what_was_seen(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: Callable[[Run], None],
+    kept: bool | None,
+    kind: type[Run],
+) -> None:
+    """Seen to fail: a failed check of a group that was killed and hurt for minutes left no row."""
+
+    def hurt(run: Run, *_: object) -> None:
+        seen(run)
+        of_ours()
+
+    monkeypatch.setattr(group_campaigns, "Run", kind)
+    monkeypatch.setattr(group_campaigns, "_hurt", hurt)
+    monkeypatch.setattr(group_campaigns, "expect_kept_somewhere", lambda _run: None)
+    monkeypatch.setattr(group_campaigns, "offsets_left", lambda *_: {})
+    row = group_campaigns.kill_for(tmp_path / "run", "classic", 1.0)
+    assert row["kept"] is kept, row
+    assert OURS in row["verdict"]
     assert "seed" in row
 
 

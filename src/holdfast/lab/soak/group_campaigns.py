@@ -15,7 +15,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.group import Group
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import PROBLEMS
+from holdfast.lab.prove import PROBLEMS, named
 from holdfast.lab.run import Run
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude, end_of, expect_kept_somewhere, replica_directory
@@ -64,14 +64,21 @@ def kill_for(
         with Run(settings, directory, lambda _line: None) as run:
             try:
                 _hurt(run, protocol, seconds, members, random.Random(seed), counts)  # noqa: S311 - moments, not secrets
-            except PROBLEMS as problem:
+            except Exception as error:  # noqa: BLE001 - what was seen before stays seen
+                problem = named(error, directory)
                 broke_off = break_off(run, problem)
                 with suppress(*PROBLEMS):  # of a run that can't be looked at any more
                     expect_kept_somewhere(run)
+    except Exception as error:  # noqa: BLE001 - as above, and at its end
+        problem = named(error, directory)
+        if run is None:
+            return {**not_judged(problem, run), **told}
+        broke_off = str(problem) if broke_off is None else f"{broke_off}; {problem}"
+    try:
         run.journal.close()
         evidence = evidence_of(history_files(run.history), with_groups=True)
-    except PROBLEMS as problem:
-        return {**not_judged(problem, run), **told}
+    except Exception as error:  # noqa: BLE001 - checks that have failed stay so
+        return {**not_judged(named(error, directory), run), **told}
     told["offsets"] = offsets_left(run, protocol)
     found = result_of(evidence, settings, failed(run), broke_off, too_busy(run))
     return {**found, **told}
