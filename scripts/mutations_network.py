@@ -250,4 +250,28 @@ NETWORK: tuple[Mutation, ...] = (
         "local_addr=None",
         tests=("tests/runtime/test_real.py::test_it_dials_from_the_address_that_it_was_given",),
     ),
+    one(
+        "who does not read on a slowed link keeps nobody else waiting",
+        "paused consumers silence producers behind proxies",
+        f"{ROOM}/delays.py",
+        "sharer.waiting_bytes > 0 and held > left - sharer.waiting_bytes",
+        "held > left - sharer.waiting_bytes",
+        tests=(f"{TEST_DELAYS}::test_no_sharer_of_a_link_has_more_than_is_left_for_its_others",),
+    ),
+    one(
+        "a link that is lossy and cut is cut",
+        "packets of a cut link count as lost",
+        RULES,
+        "    if link.cut is not None:\n        return _CUT\n",
+        "    if link.cut is not None and not link.lose:\n        return _CUT\n",
+        tests=(f"{TEST_TABLE}::test_a_lossy_link_that_is_cut_counts_as_cut_from_then_on",),
+    ),
+    one(
+        "who is cut off from controllers knows no topics",
+        "a topic that is down is called absent",
+        "cli/watch/samples.py",
+        "return quorum.lag(node) == 0 or is_fresh",
+        "return True",
+        tests=("tests/cli/test_cli_watch_topics.py",),
+    ),
 )

@@ -455,4 +455,20 @@ PROCESSES: tuple[Mutation, ...] = (
         "            lambda: True,\n",
         tests=_TEST_GROUPS,
     ),
+    one(
+        "what was broken and never stamped is put aside",
+        "a rare loss is overwritten by the next run, and its evidence gone",
+        "cli/proving/prove_aside.py",
+        "matrix.code_in(folder) not in (None, code)",
+        "matrix.code_in(folder) != code",
+        tests=("tests/lab/test_lab_matrix_aside.py",),
+    ),
+    one(
+        "what is installed names no folder",
+        "nodes take a package of others for a module of Python's",
+        "cluster/own_code.py",
+        'named = "" if _is_found(inherited) else SOURCE',
+        "named = SOURCE",
+        tests=("tests/cluster/test_own_code.py",),
+    ),
 )
