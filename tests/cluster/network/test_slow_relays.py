@@ -306,6 +306,47 @@ def test_who_waits_for_room_goes_on_when_others_let_go_of_theirs(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_who_waits_for_a_rate_has_a_turn(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
+    """Goal: one connection that sends much on a link with a low rate keeps no other one waiting.
+
+    Method: one sends piece after piece; another does so as well, or now and then, and counts what
+    comes before it. Seen to fail: what the busy one had sent left just when the rate let in some
+    more, so it was first each time, and others had no turn for a minute.
+    """
+    monkeypatch.setattr(delays, "BACKLOG_US_MAX", 0)  # so that only the four pieces may wait
+
+    async def run() -> None:
+        relays, entered = Relays("1"), list[str]()
+        relays.change({THERE: Link(slow=Slow(rate=10_000_000))})
+
+        async def send(name: str, count: int, pause_s: float) -> None:
+            waiting = Waiting()
+            passing = set[asyncio.Task[None]]()
+            for _ in range(count):
+                await asyncio.sleep(pause_s)
+                asked = len(entered)
+                leaving = await relays.admit(THERE, len(CHUNK), waiting)
+                assert leaving is not None
+                assert len(entered) - asked <= 2
+                entered.append(name)
+                passing.add(asyncio.create_task(leave(leaving)))
+            await asyncio.gather(*passing)
+
+        async def leave(leaving: Leaving) -> None:
+            await relays.due(leaving, ())
+            leaving.left()
+
+        busy = asyncio.create_task(send("busy", 10_000, 0.0))
+        while len(entered) < 8:
+            await asyncio.sleep(0)
+        await send("other", 20, 0.0 if is_busy else 0.01)
+        busy.cancel()
+        relays.change({})
+
+    asyncio.run(run())
+
+
 def test_whether_there_was_anything_to_end_is_said() -> None:
     """Seen to fail: what had been reset and had not ended yet was said to be reset once more."""
     relays = Relays("1")

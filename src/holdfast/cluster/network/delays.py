@@ -54,23 +54,23 @@ class SlowLink:
         `sharer`: whose packet it is; whoever has none waiting finds room for one in any case.
         """
         begins = max(now_us, self._free_us) if self.how.rate else now_us
-        held = size + PACKET_BYTES
-        if self._is_full(held, sharer) or self._is_behind(begins - now_us):
+        if self.is_full_for(size, sharer) or begins - now_us > self._backlog_us_max():
             self.dropped += 1
             return None
-        self._take(held, sharer)
+        self._take(size + PACKET_BYTES, sharer)
         passed = self._pass(begins, size) if self.how.rate else now_us
         if self.how.reorder and self._random.randrange(10_000) < self.how.reorder:
             return passed
         return passed + self.how.latency_us + self._jitter_us(passed)
 
-    def _is_full(self, held: int, sharer: Sharer | None) -> bool:
-        """Return whether there is no room for so many bytes.
+    def is_full_for(self, size: int, sharer: Sharer | None) -> bool:
+        """Return whether there is no room for a packet.
 
         Of what is shared nobody has more than is left for all others, be it a link or a sharer of
         one: what a relay can't pass on leaves only when the other side takes it. Many who take
         nothing leave next to nothing, and even then each of the others goes on packet by packet.
         """
+        held = size + PACKET_BYTES
         most = min(WAITING_BYTES_MAX, self._room.left_bytes)
         left = most - self._waiting_bytes
         if sharer is None:
@@ -112,9 +112,13 @@ class SlowLink:
     def _draw_us(self) -> int:
         return self._random.randint(-self.how.jitter_us, self.how.jitter_us)
 
-    def _is_behind(self, backlog_us: int) -> bool:
+    def lets_in_us(self) -> int:
+        """Return from when on the rate lets in a packet, as far as it is known by now."""
+        return self._free_us - self._backlog_us_max()
+
+    def _backlog_us_max(self) -> int:
         floor_us = BACKLOG_BYTES_MIN * 1_000_000 // self.how.rate if self.how.rate else 0
-        return backlog_us > max(BACKLOG_US_MAX, floor_us)
+        return max(BACKLOG_US_MAX, floor_us)
 
     def left(self, size: int, sharer: Sharer | None = None) -> None:
         """Note that a packet has left."""

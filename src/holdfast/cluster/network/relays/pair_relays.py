@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.cluster.network.delays import Room, Sharer, SlowLink
@@ -27,9 +27,13 @@ ROOM_S: Final = 0.02  # between two looks whether a link has room
 
 @dataclass(slots=True)
 class _Slowing:
-    """The time from when a link is slowed until it is slow no more, in one way or another."""
+    """The time from when a link is slowed until it is slow no more, in one way or another.
+
+    `turn`: of those who wait for its rate, in the order in which they have come.
+    """
 
     is_over: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Waiting(Sharer):
@@ -186,16 +190,35 @@ class Relays:
         Nothing may be lost here: who reads is held up until the link has room. `waiting`: what came
         before by the same way.
         """
-        clock = asyncio.get_running_loop().time
         while (slowed := self._slow.get(pair)) is not None:
             link, slowing = slowed
-            leaves_us = link.admit(int(clock() * 1e6), size, waiting)
-            if leaves_us is not None:
-                return Leaving(leaves_us / 1e6, size, link, slowing, waiting)
+            if not link.is_full_for(size, waiting):
+                # Were all of them to look now and then, one who sends much would always be first:
+                # what it has sent leaves at the very moment when the rate lets in some more.
+                async with slowing.turn:
+                    leaving = await self._let_in(pair, slowed, size, waiting)
+                if leaving is not None:
+                    return leaving
+                continue
             waiting.is_less.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROOM_S):
                     await waiting.is_less.wait()
+        return None
+
+    async def _let_in(
+        self, pair: Pair, slowed: tuple[SlowLink, _Slowing], size: int, waiting: Waiting
+    ) -> Leaving | None:
+        """Wait for a link's rate, whose turn it is. None: it has changed, or has no room now."""
+        clock = asyncio.get_running_loop().time
+        link, slowing = slowed
+        while self._slow.get(pair) is slowed and not link.is_full_for(size, waiting):
+            leaves_us = link.admit(int(clock() * 1e6), size, waiting)
+            if leaves_us is not None:
+                return Leaving(leaves_us / 1e6, size, link, slowing, waiting)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(link.lets_in_us() / 1e6):
+                    await self._changed.wait()
         return None
 
     async def due(self, leaving: Leaving, ends: Sequence[End]) -> None:
