@@ -6,6 +6,7 @@ that has loaded the copy makes a cluster.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -52,7 +53,8 @@ PASSED_OVER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from holdfast.cluster import own_code
-print(own_code.environment())
+import json
+print(json.dumps(own_code.environment()))
 """
 
 
@@ -144,18 +146,43 @@ def test_what_is_installed_beside_us_stands_before_nobody(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_what_we_pass_over_a_process_of_ours_passes_over(tmp_path: Path) -> None:
-    """Under -E a lab does not look at PYTHONPATH; its nodes would, and find other code there."""
+@pytest.mark.parametrize(
+    ("flag", "beside"),
+    [("-E", {}), ("-I", {"PYTHONNOUSERSITE": "1"}), ("-s", {"PYTHONNOUSERSITE": "1"})],
+)
+def test_what_we_pass_over_a_process_of_ours_passes_over(
+    tmp_path: Path, flag: str, beside: dict[str, str]
+) -> None:
+    """A lab does not look at PYTHONPATH, or the user's packages; its nodes found other code there.
+
+    Seen to fail.
+    """
     theirs = copy_with(tmp_path, "holdfast/node/__main__.py")
     done = subprocess.run(
-        [sys.executable, "-E", "-P", "-c", PASSED_OVER, str(SOURCE)],
+        [sys.executable, flag, "-P", "-c", PASSED_OVER, str(SOURCE)],
         env={**os.environ, "PYTHONPATH": str(theirs)},
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout.strip() == str({"PYTHONPATH": str(SOURCE)})
+    path = f"{theirs}" if flag == "-s" else ""
+    found = json.loads(done.stdout)
+    assert found == {"PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), path])), **beside}
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python does. Seen to fail: no node started where somebody else's HOME was meant."""
+    is_file = Path.is_file
+
+    def refusing(path: Path) -> bool:
+        if path.is_relative_to("/closed"):
+            raise PermissionError(str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refusing)
+    monkeypatch.setenv("PYTHONPATH", "/closed")
+    assert own_code.environment() == {"PYTHONPATH": f"{SOURCE}:/closed"}
 
 
 def test_who_names_other_code_for_a_process_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_an_error_of_ours_amid_a_group_leaves_what_was_seen(
     monkeypatch.setattr(group_campaigns, "Run", kind)
     monkeypatch.setattr(group_campaigns, "_hurt", hurt)
     monkeypatch.setattr(group_campaigns, "expect_kept_somewhere", lambda _run: None)
-    monkeypatch.setattr(group_campaigns, "offsets_left", lambda *_: {})
+    monkeypatch.setattr(group_campaigns, "offsets_left", of_ours)
     row = group_campaigns.kill_for(tmp_path / "run", "classic", 1.0)
     assert row["kept"] is kept, row
     assert OURS in row["verdict"]

@@ -12,12 +12,14 @@ import os
 import site
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import holdfast
 
 VARIABLE: Final = "PYTHONPATH"
+NO_USER_SITE: Final = "PYTHONNOUSERSITE"
 SOURCE: Final = str(Path(holdfast.__file__).parent.parent)
 
 
@@ -25,9 +27,11 @@ def environment(over: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return what is laid over our own environment for a process that is to run this code.
 
     What `over` names there stands first: who names other code for a process means it. What we
-    have passed over ourselves (Python's -E and -I) is passed over by that process, too.
+    have passed over ourselves (Python's -E, -s and -I) is passed over by that process, too.
     """
     given = dict(over or {})
+    if sys.flags.no_user_site:
+        given[NO_USER_SITE] = "1"
     ours = os.environ.get(VARIABLE, "")
     inherited = "" if sys.flags.ignore_environment else ours
     named = "" if _is_found(inherited) else SOURCE
@@ -38,9 +42,11 @@ def environment(over: Mapping[str, str] | None = None) -> dict[str, str]:
 def _is_found(inherited: str) -> bool:
     """Whether a process that inherits this finds our code, and before any other of that name."""
     places = [*filter(None, inherited.split(os.pathsep)), *_installed()]
-    found = (place for place in places if Path(place, "holdfast", "__init__.py").is_file())
-    first = next(found, None)
-    return first is not None and Path(first).samefile(SOURCE)
+    for place in places:
+        with suppress(OSError):  # a folder that may not be read is passed over, as Python does
+            if Path(place, "holdfast", "__init__.py").is_file():
+                return Path(place).samefile(SOURCE)
+    return False
 
 
 def _installed() -> list[str]:

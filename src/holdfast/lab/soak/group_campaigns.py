@@ -79,7 +79,10 @@ def kill_for(
         evidence = evidence_of(history_files(run.history), with_groups=True)
     except Exception as error:  # noqa: BLE001 - checks that have failed stay so
         return {**not_judged(named(error, directory), run), **told}
-    told["offsets"] = offsets_left(run, protocol)
+    try:
+        told["offsets"] = offsets_left(run, protocol)
+    except Exception as error:  # noqa: BLE001 - no more than a figure
+        told["offsets"] = str(named(error, directory))
     found = result_of(evidence, settings, failed(run), broke_off, too_busy(run))
     return {**found, **told}
 
