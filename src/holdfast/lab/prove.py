@@ -388,6 +388,8 @@ def judge_again(directory: Path) -> Outcome:
             break
         try:
             results.append(judge_part(part, base, folder))
+        except LabError as problem:  # settings of older code, which this part can't have today
+            raise FolderError(f"{directory / MANIFEST}: {part.title}: {problem}") from problem
         except (HistoryError, OSError, ValueError, RecursionError) as problem:
             raise FolderError(f"{folder / HISTORY} can't be read: {problem}") from problem
         error = results[-1].broke_off
