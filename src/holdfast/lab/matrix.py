@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.cluster.layout import EMBEDDED, OLDER
 from holdfast.cluster.plan import NAMESPACES, PROXIES
-from holdfast.lab.journal import Exit
+from holdfast.lab.journal import MANIFEST, Exit
 from holdfast.lab.keeping import VERDICT
 from holdfast.lab.parameters import ENGINE, LabError
 from holdfast.lab.report.figures import NONE, percent
@@ -29,6 +29,8 @@ MATRIX, PAGE = "matrix.json", "matrix.html"
 LOCK = ".lock"
 NOTHING: Mapping[str, Sequence[str]] = {}
 STAMP = "code.json"  # in a run's folder, written last: which code it holds for, and with what
+PROFILE = "lab"  # what is meant where none is named
+_UNDER = ", profile "  # in a stamp, between the code and a profile that is another one
 _LINKS = {NAMESPACES: "links broken in network namespaces", PROXIES: "links broken by proxies"}
 # A promise's sentences, which `judge` writes, and what a table has room for.
 _SHORT = (
@@ -211,15 +213,41 @@ def _stamped(folder: Path) -> tuple[str | None, Grounds | None, bool]:
         return None, None, False
 
 
+def code_under(code: str, profile: str) -> str:
+    """Return what a stamp says of a code: its verdict under one profile is none under another."""
+    return code if profile == PROFILE else f"{code}{_UNDER}{profile}"
+
+
 def code_in(folder: Path) -> str | None:
-    """Return which code the verdict in a run's folder is of; None: nobody knows.
+    """Return which code the verdict in a run's folder is of, under any profile; None: nobody knows.
 
     Stamps of other versions say that as well, and may lack what else it rests on.
     """
+    stamped = _told(folder / STAMP, "code")
+    return None if stamped is None else stamped.partition(_UNDER)[0]
+
+
+def profile_in(folder: Path) -> str | None:
+    """Return under which profile a run was made; None: nobody knows.
+
+    The stamp says so, or what was to be run, or the verdict: a run that was killed has not all.
+    """
+    stamped = _told(folder / STAMP, "code")
+    if stamped is not None:
+        return stamped.partition(_UNDER)[2] or PROFILE
+    planned = _told(folder / MANIFEST, "parameters", "profile")
+    return planned or _told(folder / VERDICT, "settings", "profile")
+
+
+def _told(file: Path, *keys: str) -> str | None:
+    """Return what a file says; None: nothing, or it can't be read."""
     try:
-        return str(json.loads((folder / STAMP).read_bytes())["code"])
-    except (OSError, ValueError, KeyError, TypeError):
+        value = json.loads(file.read_bytes())
+        for key in keys:
+            value = value[key]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    return str(value)
 
 
 def row_of(directory: Path, engine: str, scenario: str) -> Row | None:

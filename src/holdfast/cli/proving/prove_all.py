@@ -32,7 +32,6 @@ from holdfast.lab.soak.exercised import by_scenario
 
 SPARK = "pyspark"
 JARS = "kafka*.jar"  # of an Apache Kafka, without what it takes from others
-PROFILE = "lab"  # what is meant where none is named
 # What our nodes alone run: the lab and its clients speak the protocol by `wire`, and read `config`.
 OURS_ALONE = ("core", "log", "node", "runtime")
 Place = tuple[str, str]  # of a row: an engine and a scenario
@@ -49,25 +48,24 @@ class Begun:
     later, are of what lies on the disk by then: of a run amid a change nobody knows which it was.
     """
 
-    def __init__(self, directory: Path, runs: Iterable[Place], profile: str = PROFILE) -> None:
+    def __init__(
+        self, directory: Path, runs: Iterable[Place], profile: str = matrix.PROFILE
+    ) -> None:
         self._directory, self.profile = directory, profile
         self._files = {run: files_of(*run) for run in runs}
         # First of all, so that what is changed from here on is seen.
         self._written = background.written({f for files in self._files.values() for f in files})
-        self.codes = {run: self._code_of(*run) for run in self._files}
+        self.asked = {
+            run: aside.Asked(directory, *run, code_of(*run), profile) for run in self._files
+        }
         self.versions = {engine: version_of(engine) for engine, _ in self._files}
-
-    def _code_of(self, engine: str, scenario: str) -> str:
-        """Return a name for all that a verdict is of; of one profile it says nothing of another."""
-        code = code_of(engine, scenario)
-        return code if self.profile == PROFILE else f"{code}, profile {self.profile}"
 
     def refuse_changed(self, engine: str, scenario: str) -> None:
         """CodeChangedError: what this run takes was written since. ClusterError: no engine."""
         files = self._files[engine, scenario]
         now = background.written(files)
         changed = [file for file in files if now.get(file) != self._written.get(file)]
-        if not changed and self._code_of(engine, scenario) != self.codes[engine, scenario]:
+        if not changed and code_of(engine, scenario) != self.asked[engine, scenario].code:
             changed = ["the Apache Kafka"]  # no file of ours, and what else a name is of
         if changed:
             others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -77,6 +75,59 @@ class Begun:
                 "before stand for the code that they are of. The same command with --output "
                 f"{shlex.quote(str(self._directory))} goes on with the code that is there now."
             )
+
+
+class Known:
+    """What each run that is asked for has come to, as far as it was ever known.
+
+    What is broken stays known where its folder can't be read any more.
+    """
+
+    def __init__(self, asked: Mapping[Place, aside.Asked]) -> None:
+        self._asked = asked
+        self.done: dict[Place, Row] = {}
+        self._broken: dict[Place, Row] = {}  # that is not done, or was put aside
+
+    def broken(self, say: Callable[[str], None]) -> list[Row]:
+        """Return what is broken of what is not done, also under another profile. OSError."""
+        found = []
+        for run, asked in self._asked.items():
+            row = None if run in self.done else aside.broken_in(asked, say)
+            if row is not None:
+                found.append(row)
+                if asked.counts(asked.folder):
+                    self._broken[run] = row
+        return found
+
+    def rows(self) -> list[Row]:
+        """Return all rows, with what was put aside. OSError."""
+        found = {run: aside.counted(it, self.done.get(run)) for run, it in self._asked.items()}
+        rows = {run: row for run, row in found.items() if row is not None}
+        self._broken |= {run: row for run, row in rows.items() if _is_broken(row)}
+        return [*rows.values()]
+
+    def rows_left(self) -> list[Row]:
+        """Return all rows once something stops the command: as far as they can be read.
+
+        What could not be put aside, and a run that was of two codes, count as well.
+        """
+        rows = []
+        for run, asked in self._asked.items():
+            row = self.done.get(run)
+            try:
+                if row is None:
+                    found = aside.broken_in(asked, lambda _: None)
+                    row = found if found is not None and asked.counts(asked.folder) else None
+                row = aside.counted(asked, row)
+            except OSError:
+                row = row if _is_broken(row) else self._broken.get(run, row)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+
+def _is_broken(row: Row | None) -> bool:
+    return row is not None and Exit(row.exit) is Exit.BROKEN
 
 
 class Made(NamedTuple):
@@ -97,7 +148,7 @@ def prove_all(
     directory: Path,
     engines: Sequence[str],
     *,
-    profile: str = PROFILE,
+    profile: str = matrix.PROFILE,
     control: bool,
     say: Callable[[str], None],
 ) -> Made:
@@ -125,64 +176,50 @@ def prove_all(
         breaks_links = any(name in NETWORKS for mine in planned.values() for name in mine)
         network = possible.look().how if breaks_links else None
         counts = {engine: len(mine) for engine, mine in planned.items()}
-        done: dict[Place, Row] = {}
-        for (engine, name), code in begun.codes.items():
-            row = matrix.row_of(directory, engine, name)
+        known = Known(begun.asked)
+        for place, asked in begun.asked.items():
+            row, code = matrix.row_of(directory, *place), matrix.code_under(asked.code, profile)
             if row and matrix.is_done(row, code, network=network, with_controls=control):
-                done[engine, name] = row
+                known.done[place] = row
 
-        def rows() -> list[Row]:
-            found = (aside.counted(directory, *run, done.get(run)) for run in begun.codes)
-            return [row for row in found if row is not None]
-
-        def write() -> Path:
+        def write(rows: Sequence[Row]) -> Path:
             try:
-                return matrix.write(directory, rows(), counts, unplanned)
+                return matrix.write(directory, rows, counts, unplanned)
             except OSError as problem:
                 page = directory / matrix.PAGE
                 raise LabError(f"{page} can't be written: {problem}.") from problem
 
         try:
-            _put_aside(directory, begun, done, say)
-            page = write()  # from here on the folder is known for its own
-            for engine, name in begun.codes:
+            _put_aside(directory, begun, known, say)
+            page = write(known.rows())  # from here on the folder is known for its own
+            for engine, name in begun.asked:
                 mine = planned[engine]
                 head = f"[{engine} {mine.index(name) + 1} of {len(mine)}] {name}"
-                if (engine, name) in done:
-                    say(f"{head}: {done[engine, name].word} already")
+                if (engine, name) in known.done:
+                    say(f"{head}: {known.done[engine, name].word} already")
                     continue
                 say(head)
-                done[engine, name] = run(directory, engine, name, begun, control=control, say=say)
-                page = write()
+                done = run(directory, engine, name, begun, control=control, say=say)
+                known.done[engine, name] = done
+                page = write(known.rows())
                 Interrupt.refuse()
+            return Made(known.rows(), page)
         except (LabError, ClusterError, OSError) as problem:
-            # What could not be put aside, and a run that was of two codes, count as well.
-            done |= _broken(directory, begun, done)
+            rows = known.rows_left()
             try:
-                return Made(rows(), write(), str(problem))
+                return Made(rows, write(rows), str(problem))
             except LabError:  # as `problem` says, or on top of it
-                return Made(rows(), None, str(problem))
-        else:
-            return Made(rows(), page)
+                return Made(rows, None, str(problem))
 
 
-def _put_aside(
-    directory: Path, begun: Begun, done: Mapping[Place, Row], say: Callable[[str], None]
-) -> None:
+def _put_aside(directory: Path, begun: Begun, known: Known, say: Callable[[str], None]) -> None:
     """Put aside what is broken and has to be made again; say what lies there. OSError."""
-    for row in _broken(directory, begun, done).values():
+    for row in known.broken(say):
         aside.put_aside(directory, row)
-    for engine, name in begun.codes:
-        told = aside.told(directory, engine, name)
-        if told:
-            say(f"{engine} {name}: {told}")
-
-
-def _broken(directory: Path, begun: Begun, done: Mapping[Place, Row]) -> dict[Place, Row]:
-    """Return what is broken of what is not done."""
-    others = {run: code for run, code in begun.codes.items() if run not in done}
-    found = {run: aside.broken_in(directory, *run, code) for run, code in others.items()}
-    return {run: row for run, row in found.items() if row is not None}
+    for (engine, name), asked in begun.asked.items():
+        for told in (aside.told(asked), aside.told_of_others(asked)):
+            if told:
+                say(f"{engine} {name}: {told}")
 
 
 def files_of(engine: str, scenario: str) -> tuple[str, ...]:
@@ -255,7 +292,7 @@ def run(
     try:
         scenario = load_scenario(name)
         flags = {"engine": engine}
-        if begun.profile != PROFILE:
+        if begun.profile != matrix.PROFILE:
             flags["profile"] = begun.profile
         parameters = scenario.with_flags(flags)
         words = [*(f"--{flag} {value}" for flag, value in flags.items())]
@@ -269,13 +306,14 @@ def run(
         why = f"It crashed ({type(problem).__name__}: {problem}): {folder / CRASH}"
         say(why)
         found = matrix.row_of(directory, engine, name)
-        if found is not None and Exit(found.exit) is Exit.BROKEN:  # it crashed behind its verdict
+        if found is not None and _is_broken(found):  # it crashed behind its verdict
             return replace(found, verdict=f"{why} {found.verdict}")
         return matrix.not_made(directory, engine, name, why)
     begun.refuse_changed(engine, name)
     try:
         grounds = grounds_of(folder, begun.versions[engine])
-        matrix.stamp(folder, begun.codes[engine, name], grounds, with_controls=control)
+        code = matrix.code_under(begun.asked[engine, name].code, begun.profile)
+        matrix.stamp(folder, code, grounds, with_controls=control)
     except (OSError, ClusterError) as problem:
         with suppress(OSError):  # half a stamp is none
             (folder / matrix.STAMP).unlink(missing_ok=True)
