@@ -464,6 +464,22 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=("tests/lab/test_lab_matrix_aside.py",),
     ),
     one(
+        "what one profile has broken counts for that one",
+        "a loss under Kafka's defaults is told of the lab's, where nobody finds it",
+        "cli/proving/prove_aside.py",
+        "is_of_profile = matrix.profile_in(folder) in (None, self.profile)",
+        "is_of_profile = True",
+        tests=("tests/lab/test_lab_matrix_profiles.py",),
+    ),
+    one(
+        "what is known to be broken outlives its disk",
+        "a loss that was seen ends as status 2, without a row",
+        "cli/proving/prove_all.py",
+        "row = row if _is_broken(row) else self._broken.get(run, row)",
+        "pass",
+        tests=("tests/lab/test_lab_matrix_stopped.py",),
+    ),
+    one(
         "what is installed names no folder",
         "nodes take a package of others for a module of Python's",
         "cluster/own_code.py",
