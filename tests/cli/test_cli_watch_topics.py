@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.cli.local.looking import asked_by_door
 from holdfast.cli.watch.recording import as_json
-from holdfast.cli.watch.samples import Sample, Sampler, ids_of, latest_first, latest_of, told_by
+from holdfast.cli.watch.samples import Sample, Sampler, latest_first, latest_of, told_by
 from holdfast.cli.watch.screen import Memory, frame
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import ClusterError, NodeRecord
@@ -26,6 +26,7 @@ from holdfast.cluster.networked import ClusterNetwork, Part, Trouble
 from holdfast.cluster.probe import PartitionState, Snapshot
 from holdfast.cluster.processes import State
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
+from holdfast.wire.uuids import uuid_text
 
 OLD, NEW = b"A" * 16, b"B" * 16
 NOW_MS = 1_795_184_623_940
@@ -252,13 +253,13 @@ def test_nobody_replaces_a_topic_who_does_not_know() -> None:
     Method: the other one has the lower id, and no controller says who lacks what; then one does.
     """
     former, now = snapshot(OLD, t=7), snapshot(NEW, t=-1)
-    ids = ids_of(told_by({1: now}, quorum(1), [])[0])
+    ids = {"t": uuid_text(NEW)}
     partitions, knows = told_by({0: former, 1: now}, None, [], ids)
     assert not knows
-    assert (partitions["t", 0].leader, ids_of(partitions)) == (-1, ids)
+    assert (partitions["t", 0].leader, partitions["t", 0].topic_id) == (-1, ids["t"])
     assert told_by({0: former}, None, [], ids) == ({}, False)
     anew, _ = told_by({0: former, 1: now}, quorum(0), [], ids)
-    assert ids_of(anew) != ids, "who knows replaces it"
+    assert anew["t", 0].topic_id == uuid_text(OLD), "who knows replaces it"
 
 
 def test_a_sampler_keeps_to_the_topics_that_it_knows(

@@ -69,6 +69,7 @@ def as_json(sample: Sample) -> dict[str, Any]:
     values["partitions"] = {
         f"{topic}-{number}": found for (topic, number), found in values["partitions"].items()
     }
+    values["put_aside"] = [f"{topic}-{number}" for topic, number in sorted(sample.put_aside)]
     return values
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.cli.local.looking import asked_by_door
 from holdfast.cli.watch.group_watch import GroupLag, GroupLags
+from holdfast.cli.watch.known_topics import KnownTopics, Latest, put_aside
 from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.layout import NodeRecord
@@ -79,7 +80,10 @@ class Sample:
     active: tuple[int, int] | None  # the active controller and its epoch
     answered: tuple[int, ...]  # brokers that told what they know of partitions
     knows_topics: bool = True  # one of them is known to know which topics there are (`has_latest`)
+    all_agree: bool = False  # all brokers that run show which there are (`KnownTopics.agree`)
+    with_zookeeper: bool = False  # which is not asked who is the active controller
     partitions: Mapping[TopicPartition, Partition] = field(default_factory=dict)
+    put_aside: frozenset[TopicPartition] = frozenset()  # told of, but by who may be cut off
     links: Sequence[str] = ()  # those that are broken, in words
     troubles: Sequence[str] = ()  # what of its network does not serve
     is_blind: bool = False  # so that nodes can't be asked: what is not told is not known
@@ -91,9 +95,10 @@ class Sample:
 
         Only a controller deletes, so a broker that does not know of a partition without one has
         started and not caught up. So may one of whom the controller has not heard yet, and one that
-        is cut off has heard of nothing since.
+        is cut off has heard of nothing since. All of them together show it nevertheless.
         """
-        return bool(self.answered) and self.knows_topics and self.active is not None
+        is_told = self.knows_topics and self.active is not None
+        return bool(self.answered) and (self.all_agree or is_told)
 
 
 class Sampler:
@@ -104,7 +109,7 @@ class Sampler:
         self._cluster = cluster
         self._topics = topics
         self._peers: dict[int, Peer] = {}
-        self._ids: Mapping[str, str] = {}  # of topics, as they are known
+        self._known = KnownTopics()
         self._groups = GroupLags()
 
     def __enter__(self) -> Self:
@@ -135,19 +140,30 @@ class Sampler:
         brokers = latest_first(running, quorum)
         self._groups.go_by({node.id: node.watch_address for node in brokers})
         answers = self._answers(brokers)
-        partitions, knows = told_by(answers, quorum, self._topics, self._ids)
-        self._ids = ids_of(partitions) if knows else {**self._ids, **ids_of(partitions)}
+        agree = self._known.agree(answers, [node.id for node in running])
+        ids = NO_IDS if agree else self._known.ids
+        partitions, knows = told_by(answers, quorum, self._topics, ids)
+        is_all = knows or agree
+        self._known.take(
+            answers,
+            {place: Latest(each.topic_id, each.epoch) for place, each in partitions.items()},
+            is_all=is_all,
+        )
         ends = self._ends(partitions, nodes)
+        is_older = self._cluster.record.zookeeper
         return Sample(
             at_s=time.time(),
             monotonic_s=time.monotonic(),
             nodes=nodes,
             active=None if quorum is None or quorum.leader < 0 else (quorum.leader, quorum.epoch),
             answered=tuple(answers),
-            knows_topics=knows,
+            knows_topics=knows or (agree and is_older),
+            all_agree=agree,
+            with_zookeeper=is_older,
             partitions={
                 place: replace(found, end=ends.get(place)) for place, found in partitions.items()
             },
+            put_aside=frozenset() if is_all else put_aside(answers.values(), partitions.keys()),
             lags=self._groups.latest(),
         )
 
@@ -304,15 +320,6 @@ def told_by(
     knows = any(has_latest(quorum, node) for node in list(answers)[:1])
     known = NO_IDS if knows else ids
     return latest_of([*answers.values()], topics, first_knows=knows, ids=known), knows
-
-
-def ids_of(partitions: Mapping[TopicPartition, Partition]) -> dict[str, str]:
-    """Return the ids of topics, as far as they are told."""
-    return {
-        topic: found.topic_id
-        for (topic, _), found in partitions.items()
-        if found.topic_id is not None
-    }
 
 
 def latest_of(

@@ -35,6 +35,7 @@ class Memory:
         self._active: tuple[int, int] | None = None  # the last controller that was known
         self._told: dict[TopicPartition, Partition] = {}  # as a broker told of it last
         self.partitions: dict[TopicPartition, Partition] = {}  # those that there are, as they are
+        self.put_aside: frozenset[TopicPartition] = frozenset()  # those that are as they were told
         self.leaderless_s: dict[TopicPartition, float] = {}
         self.elections: deque[str] = deque(maxlen=ELECTIONS_MAX)
 
@@ -62,14 +63,17 @@ class Memory:
             if (known := self._told.get(place)) is None
             or not (found.is_other_than(known) or found.is_older_than(known))
         }
-        return replace(sample, partitions=told)
+        aside = sample.put_aside | (sample.partitions.keys() - told.keys())
+        return replace(sample, partitions=told, put_aside=aside)
 
     def _take_told(self, sample: Sample) -> None:
         self._forget_others(sample)
         self._note_elections(sample)
         self._told = dict(sorted((self._not_deleted(sample) | dict(sample.partitions)).items()))
+        self.put_aside = sample.put_aside & self._told.keys()
         self.partitions = {
-            place: sample.partitions.get(place) or unserved(told)
+            place: sample.partitions.get(place)
+            or (as_last_told(told) if place in self.put_aside else unserved(told))
             for place, told in self._told.items()
         }
 
@@ -129,6 +133,15 @@ def unserved(told: Partition) -> Partition:
     return Partition(leader=-1, epoch=told.epoch, isr=(), replicas=(), topic_id=told.topic_id)
 
 
+def as_last_told(told: Partition) -> Partition:
+    """Return what is known of a partition of which only those tell that may be cut off.
+
+    It may be led by anybody, so what was led counts as that; nothing else of it is known. An outage
+    that somebody told of, or whose leader is dead, is not over by that.
+    """
+    return replace(told, isr=(), replicas=(), end=None)
+
+
 def has_leader(found: Partition, nodes: Mapping[int, str]) -> bool:
     """Say whether a partition has a leader that can lead.
 
@@ -184,6 +197,8 @@ def _head(sample: Sample) -> str:
     if sample.is_blind:
         return f"{clock(sample.at_s)}  nodes can't be seen from here"
     active = "no controller is active"
+    if sample.with_zookeeper:
+        active = "ZooKeeper: no controller is asked"
     if sample.active is not None:
         active = f"controller {sample.active[0]} is active, epoch {sample.active[1]}"
     doubt = ""
@@ -209,16 +224,17 @@ def _partitions(sample: Sample, memory: Memory, most: int, topics: Sequence[str]
     ordered = sorted(
         memory.partitions.items(),
         key=lambda item: (
-            is_well(item[1], sample.nodes),
+            item[0] not in memory.put_aside and is_well(item[1], sample.nodes),
             memory.leaderless_s.get(item[0], 0.0) == 0.0,
             item[0],
         ),
     )
     for place, found in ordered[:most]:
         rate, gone_s = memory.rate(place), memory.leaderless_s.get(place, 0.0)
+        is_unknown = place in memory.put_aside and has_leader(found, sample.nodes)
         lines.append(
             f"{set_cell_size(shortened(place), NAME_MAX + 1)}"
-            f"{leader(found, sample.nodes):>8}{found.epoch:>7}  "
+            f"{'unknown' if is_unknown else leader(found, sample.nodes):>8}{found.epoch:>7}  "
             f"{_in_sync(found):<12}{'-' if found.end is None else f'{found.end:,}':>10}"
             f"{'-' if rate is None else f'{rate:,.0f}':>8}"
             f"{'-' if not gone_s else f'{gone_s:.1f} s':>10}"
