@@ -274,4 +274,12 @@ NETWORK: tuple[Mutation, ...] = (
         "return True",
         tests=("tests/cli/test_cli_watch_topics.py",),
     ),
+    one(
+        "who alone is left knows no topics",
+        "a broker that was cut off is believed since it alone runs",
+        "cli/watch/known_topics.py",
+        "not latest.tellers.isdisjoint(answers)",
+        "True",
+        tests=("tests/cli/test_cli_watch_agreed.py",),
+    ),
 )
