@@ -73,6 +73,20 @@ def copy_with(folder: Path, name: str) -> Path:
     return folder / "copy"
 
 
+def python(
+    *words: str, path: str = "", program: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """Run Python that begins as processes of ours do, with this PYTHONPATH."""
+    return subprocess.run(
+        [program, "-P", *words],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
@@ -91,14 +105,7 @@ def copy_with(folder: Path, name: str) -> Path:
 def test_what_is_started_runs_the_code_that_starts_it(tmp_path: Path, name: str, does: str) -> None:
     """Seen to fail: nodes of an installed package stood in for code that could not even start."""
     copy, place = copy_with(tmp_path, name), tmp_path / "cluster"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM.format(does), str(copy), str(place)],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", PROGRAM.format(does), str(copy), str(place))
     assert SAID in done.stdout, done.stderr
 
 
@@ -107,14 +114,7 @@ def test_what_is_started_runs_the_code_that_starts_it(tmp_path: Path, name: str,
 def test_a_node_by_hand_runs_the_code_of_its_command(tmp_path: Path) -> None:
     """Seen to fail: `holdfast node` of code that is not installed ran the node that is."""
     copy = copy_with(tmp_path, "holdfast/node/__main__.py")
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", BY_HAND, str(copy)],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", BY_HAND, str(copy))
     assert SAID in done.stderr, done.stderr
 
 
@@ -133,14 +133,7 @@ def test_what_is_installed_beside_us_stands_before_nobody(tmp_path: Path) -> Non
     (installed / "asyncio.py").write_text("raise SystemExit('not that of Python')\n")
     (tmp_path / "theirs").mkdir()
     for path in ("", str(tmp_path / "theirs")):
-        done = subprocess.run(
-            [str(tmp_path / "bin/python"), "-P", "-c", INSTALLED],
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = python("-c", INSTALLED, path=path, program=str(tmp_path / "bin/python"))
         assert done.stdout.startswith("{}\nUsage: python -m holdfast.node"), done
 
 
@@ -158,14 +151,7 @@ def test_what_we_pass_over_a_process_of_ours_passes_over(
     Seen to fail.
     """
     theirs = copy_with(tmp_path, "holdfast/node/__main__.py")
-    done = subprocess.run(
-        [sys.executable, flag, "-P", "-c", PASSED_OVER, str(SOURCE)],
-        env={**os.environ, "PYTHONPATH": str(theirs)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = python(flag, "-c", PASSED_OVER, str(SOURCE), path=str(theirs))
     path = f"{theirs}" if flag == "-s" else ""
     found = json.loads(done.stdout)
     assert found == {"PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), path])), **beside}
