@@ -456,6 +456,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=_TEST_GROUPS,
     ),
     one(
+        "an election is asked for once while a new disk is not known",
+        "Apache Kafka is called broken for refusing what it lets be asked again",
+        "lab/scenarios/disk_lost.py",
+        "    for _ in range(ELECTIONS):\n",
+        "    for _ in range(1):\n",
+        tests=_TEST_EXPECTATIONS,
+    ),
+    one(
         "what was broken and never stamped is put aside",
         "a rare loss is overwritten by the next run, and its evidence gone",
         "cli/proving/prove_aside.py",

@@ -23,7 +23,7 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.disk_full import FULL, NO_SPACE, expect_end, expect_told
-from holdfast.lab.scenarios.disk_lost import Return, expect_honest_return
+from holdfast.lab.scenarios.disk_lost import Return, elect_known, expect_honest_return
 from holdfast.lab.scenarios.min_isr_law import (
     FACTORS,
     LEAVERS,
@@ -65,6 +65,7 @@ class Sightings:
                 config_file=str(directory / "server.properties"), pid=None, process=None
             ),
         ) if directory else SimpleNamespace(broker_ids=nodes)  # fmt: skip
+        self.replicas = {int(name[1:]): tuple(each) for name, each in replicas.items()}
         self.view = SimpleNamespace(
             partitions={
                 int(name[1:]): SimpleNamespace(replicas=list(each), leader=each[0])
@@ -156,6 +157,35 @@ def test_a_broker_that_is_not_back_in_time_is_late_with_what_it_has_to_show(
         back.changed(change)
     expect_honest_return(seen.as_run, back, {0: 20, 1: 20}, given=False)
     assert [check.late for check in seen.checks if not check.kept] == late
+
+
+@pytest.mark.parametrize("refusals", [0, 1, 3])
+def test_an_election_is_asked_for_again_while_the_new_disk_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """Seen of Apache Kafka: in sync again, and no leader before its new directory was told."""
+    seen = Sightings(p0=(1, 0, 2), p1=(2, 1, 0))
+    seen.view.partitions[1].leader = 1
+    elections: list[int] = []
+
+    def elect(_run: Run) -> None:
+        elections.append(len(elections))
+        if len(elections) > refusals:
+            seen.view.partitions[1].leader = 2
+
+    monkeypatch.setattr("holdfast.lab.scenarios.disk_lost.elect", elect)
+    elect_known(seen.as_run, 2)
+    assert len(elections) == refusals + 1
+    assert seen.view.partitions[1].leader == 2
+
+
+def test_an_election_is_not_asked_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Sightings(p0=(1, 0, 2), p1=(2, 1, 0))
+    seen.view.partitions[1].leader = 1
+    elections: list[int] = []
+    monkeypatch.setattr("holdfast.lab.scenarios.disk_lost.elect", lambda _: elections.append(1))
+    elect_known(seen.as_run, 2)
+    assert len(elections) == 15
 
 
 @pytest.mark.parametrize(
