@@ -144,14 +144,12 @@ def shorter(run: Run) -> None:
 def longer(run: Run) -> None:
     """Cut for more than they wait, from all brokers: what was not acknowledged is told."""
     scene = begin(run, "long", **GIVING_UP)
-    for group in scene.groups:
-        group.hold(dict.fromkeys(scene.victims[group].values(), DONE))
+    hold(scene)
     with scene.cut(run.cluster.broker_ids) as begin_ms:
         expect_replaced(scene, begin_ms)
         left_s = LONG_S - (time.monotonic() - begin_ms / 1000)
         run.steady_view(max(left_s, 0.0))
-    for group in scene.groups:
-        group.let_go(*scene.victims[group].values())
+    let_go(scene)
     expect_in_vain(scene)
     expect_back(scene)
     end(scene, is_short=False)
@@ -161,11 +159,24 @@ def coordinator(run: Run) -> None:
     """Cut from the groups' coordinators alone: members read from the others, and are out."""
     scene = begin(run, "apart", **PATIENT)
     nodes = {group.coordinator() for group in scene.groups}
+    hold(scene)  # else one that reads nothing meanwhile may have nothing to commit
     with scene.cut(nodes) as begin_ms:
+        let_go(scene)
         expect_replaced(scene, begin_ms)
     expect_in_vain(scene)
     expect_back(scene)
     end(scene, is_short=True)
+
+
+def hold(scene: Scene) -> None:
+    """Let victims stand still in a batch, so that each has something to commit when it goes on."""
+    for group in scene.groups:
+        group.hold(dict.fromkeys(scene.victims[group].values(), DONE))
+
+
+def let_go(scene: Scene) -> None:
+    for group in scene.groups:
+        group.let_go(*scene.victims[group].values())
 
 
 def refuse_heard(scene: Scene, before: Mapping[str, Counts]) -> None:
