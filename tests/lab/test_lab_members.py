@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from tests.lab.fake_group_client import (
     FakeConsumer,
     Step,
@@ -124,6 +124,28 @@ def test_it_begins_where_it_was_committed_or_as_the_reset_says(live: Live) -> No
     assert processed(consumer) == [(0, 7)], "what is before its place is not its own"
     consumer = live([commits, give(0), *records(0, 6), nothing], commits="before")
     assert consumer.commits == []
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_it_is_given_it_takes_before_it_asks_where_to_begin(live: Live, protocol: str) -> None:
+    """Goal: no other is given what it has been told to be its own.
+
+    Seen to fail: on Apache Kafka its question was refused for 2 s behind a standstill. Until a
+    member has taken what it is given, librdkafka tells a new coordinator that it has nothing, so
+    two others were given the same partitions.
+    """
+    taken: list[dict[int, int]] = []
+
+    def watch(consumer: FakeConsumer) -> None:
+        def committed(places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+            taken.append(dict(consumer.assigned))
+            return FakeConsumer.committed(consumer, places, timeout)
+
+        consumer.__dict__["committed"] = committed
+
+    consumer = live([watch, give(0), *records(0, 2, 3), nothing], protocol=protocol)
+    assert taken == [{0: OFFSET_INVALID}], "from where it is committed: its client's own way"
+    assert processed(consumer) == [(0, 3)]
 
 
 def test_nothing_of_what_it_gave_up_is_processed(live: Live) -> None:

@@ -1,8 +1,8 @@
 """A consumer in a group that writes down what it does; a process of its own.
 
 `python -m holdfast.clients.workload.verifiable_member --help`. Made of confluent-kafka, so of a
-real client, in either protocol. It asks for the committed offset of what it is given, as its client
-would by itself, so that the history says where it began and why; it processes record by record, and
+real client, in either protocol. It asks for the committed offset of what it was given, as its
+client does, so that the history says where it began and why; it processes record by record, and
 commits as it is told. SIGTERM and SIGINT: finish the batch, commit, leave.
 
 While the file `--hold` is there the member stands still in the middle of a batch, as if it were
@@ -300,37 +300,51 @@ class VerifiableMember:
     # -- what it owns ----------------------------------------------------------------------------
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        """Take what is given, and then ask where to begin.
+
+        Not the other way round: until it has taken them librdkafka tells a new coordinator that it
+        has nothing, and others are given the same partitions.
+        """
         self._look()
         me = self._me
         mine = [each.partition for each in partitions]
         self._diary.assigned(me, mine)
-        places = self._begin(me, mine) if mine else {}
-        given = [
-            self._kafka.TopicPartition(
-                self._options.topic, partition, places.get(partition, self._ahead(partition))
-            )
-            for partition in mine
-        ]
+        places = self._begin_stored(mine)
+        given = [self._place(partition, places) for partition in mine]
         if self._options.is_incremental:
             consumer.incremental_assign(given)
         else:
             consumer.assign(given)
         if self._is_paused and given:
             consumer.pause(given)
+        if not self._keeps_positions:
+            places = self._begin(me, mine) if mine else {}
         self._next.update(places)
         self._diary.flush()
 
-    def _ahead(self, partition: int) -> int:
-        """Return where to read along while another group may write."""
-        return self._sink.position(partition) if partition in self._waiting and self._sink else 0
+    def _place(self, partition: int, places: Mapping[int, int]) -> Any:
+        """Return where the client begins: where results end, or where it finds it committed."""
+        offset = places.get(partition, self._kafka.OFFSET_INVALID)
+        if partition in self._waiting and self._sink is not None:
+            offset = self._sink.position(partition)  # it reads along
+        return self._kafka.TopicPartition(self._options.topic, partition, offset)
+
+    @property
+    def _keeps_positions(self) -> bool:
+        """Whether it begins where its results end, not where it is committed."""
+        return self._sink is not None and self._sink.keeps_positions
+
+    def _begin_stored(self, partitions: list[int]) -> dict[int, int]:
+        """Return where results end; nothing, while another group may write or none are kept."""
+        if self._sink is None or not self._sink.keeps_positions:
+            return {}
+        if self._may_write(self._sink):
+            return {each: self._begin_behind(self._sink, each) for each in partitions}
+        self._waiting.update(partitions)
+        return {}
 
     def _begin(self, me: Membership, partitions: list[int]) -> dict[int, int]:
         """Return where to begin with each; nothing, if nobody says so in time."""
-        if self._sink is not None and self._sink.keeps_positions:
-            if self._may_write(self._sink):
-                return {each: self._begin_behind(self._sink, each) for each in partitions}
-            self._waiting.update(partitions)
-            return {}
         until_s = time.monotonic() + BEGIN_S
         while not self._stopping and time.monotonic() < until_s:
             begin_ms = now_ms()
