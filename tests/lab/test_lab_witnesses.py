@@ -24,7 +24,7 @@ from holdfast.clients.workload.raw_consumer import RawConsumer
 from holdfast.clients.workload.raw_producer import drive
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.clients.workload.verifiable_consumer import Options, VerifiableConsumer
-from holdfast.judge.history import Delivered, Event, Position, ReadEnd, read_events
+from holdfast.judge.history import Delivered, Event, Note, Position, ReadEnd, read_events
 from holdfast.lab.run import RAW_READER, Run
 from holdfast.lab.workload_processes import Process
 from holdfast.wire.batch import Record, build_batch
@@ -143,7 +143,12 @@ class Client:
 
 
 def read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client, *, create_time: bool = False
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    client: Client,
+    *,
+    create_time: bool = False,
+    until_end: bool = True,
 ) -> tuple[bool, list[Event]]:
     """Let a reader read to the end; return whether it got there, and what it wrote down."""
     monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: client)
@@ -154,7 +159,7 @@ def read(
         history=tmp_path / "end.jsonl",
         process="end",
         partitions=tuple(client.records),
-        until_end=True,
+        until_end=until_end,
         timeout_s=40.0,
         create_time=create_time,
     )
@@ -202,6 +207,47 @@ def test_a_position_that_is_lost_for_good_hides_no_other_partition(
     assert places[4:] == [(2, 4)]
     got = [each.offset for each in events if isinstance(each, Delivered) and each.partition == 2]
     assert got == list(range(9))
+
+
+@pytest.mark.parametrize(("reads", "well"), [("on", True), ("to the end", False)])
+def test_a_reader_that_is_stopped_before_it_knows_where_to_begin_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str, well: bool
+) -> None:
+    """Goal: a run that ends early is judged by what was read; only who was to reach an end failed.
+
+    Seen to fail: "the end was not reached in 60 s" of a reader that has none, and no verdict.
+    """
+    client = Client(Clock(), {0: 3, 1: 3}, silent={1})
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: client)
+    monkeypatch.setattr(verifiable_consumer, "time", client.clock)
+    history = tmp_path / "reader.jsonl"
+    options = Options(
+        bootstrap="nowhere:1",
+        topic="foo",
+        history=history,
+        process="reader",
+        partitions=(0, 1),
+        until_end=reads == "to the end",
+    )
+    with Recorder(history, "reader") as recorder:
+        reader = VerifiableConsumer(options, recorder)
+        monkeypatch.setattr(client, "poll", lambda _timeout: reader.stop())
+        assert reader.run() is well
+    with history.open("rb") as file:
+        events = list(read_events(file))
+    assert [each.partition for each in events if isinstance(each, Position)] == [0]
+    assert [each.text for each in events if isinstance(each, Note)] == [
+        "reader is stopped before it is told where foo-1 begins"
+    ]
+
+
+def test_a_reader_that_is_never_told_where_to_begin_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(Clock(), {0: 3, 1: 3}, silent={1})
+    done, events = read(tmp_path, monkeypatch, client, until_end=False)
+    assert not done
+    assert not [each for each in events if isinstance(each, Note)]
 
 
 @pytest.mark.parametrize(

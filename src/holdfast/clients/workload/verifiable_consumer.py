@@ -98,12 +98,13 @@ class VerifiableConsumer:
         self._stopping = True
 
     def run(self) -> bool:
-        """Read. False: the end was not reached in time."""
+        """Read. False: where to begin was not told in time, or the end was not reached."""
         options = self._options
         deadline = time.monotonic() + options.timeout_s
         self._begin(deadline)
         if self._untold and not options.until_end:
-            return False
+            # Who reads on until it is stopped has no end to reach.
+            return self._stopping and not options.until_eof
         done = False
         while not self._stopping:
             messages = self._consumer.consume(BATCH, POLL_S)
@@ -135,6 +136,10 @@ class VerifiableConsumer:
                 if not self._has_begun(partition, time.monotonic() + share_s):
                     silent.append(partition)
         self._untold = silent
+        if silent and self._stopping:
+            where = ", ".join(f"{self._options.topic}-{partition}" for partition in silent)
+            text = f"{self._options.process} is stopped before it is told where {where} begins"
+            self._recorder.record(Note, text=text)
         self._recorder.flush()
         self._assign()
 
