@@ -15,6 +15,7 @@ from tests.clients.scripted import Scripted, ScriptedPeer
 from holdfast.clients import group_coordinators
 from holdfast.clients.blocking_driver import AnswerLostError
 from holdfast.clients.group_coordinators import (
+    FIRST_VERSION_OF_MANY,
     GROUPS_PER_REQUEST,
     Answers,
     Coordinator,
@@ -23,7 +24,11 @@ from holdfast.clients.group_coordinators import (
 )
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
+from holdfast.wire.messages.find_coordinator import Coordinator as FoundCoordinator
+from holdfast.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 BOUND_S = 20.0
 Asked = list[tuple[str, list[str]]]
@@ -160,3 +165,38 @@ def test_brokers_that_find_one_at_a_time() -> None:
     coordinators(cluster).ask(["a", "b"], putting(asked, []))
     assert [each.key for _, each in cluster.asked_for(FindCoordinatorRequest)] == ["a", "b"]
     assert asked == [("node 0", ["a", "b"])]
+
+
+@pytest.mark.parametrize(
+    ("named", "alive", "doubted"),
+    [
+        ({0: 0, 1: 0, 2: 0}, {0, 1, 2}, False),
+        ({0: 0, 1: 0, 2: 2}, {0, 1, 2}, True),
+        ({0: 0, 1: 2, 2: 2}, {0, 1}, True),
+        ({0: 0, 1: None, 2: None}, {0, 1, 2}, False),
+        ({0: 0, 1: 2, 2: 2}, {0}, False),
+    ],
+)
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_coordinator_is_doubted_where_another_broker_names_another(
+    named: dict[int, int | None], alive: set[int], doubted: bool, version: int
+) -> None:
+    """Goal: an answer from the memory of who stood still, and was replaced, is known as such."""
+    cluster = Scripted()
+    cluster.versions[FindCoordinatorRequest] = version
+    cluster.alive = alive
+
+    def find(node: int, _: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        says = named[node]
+        code = ErrorCode.NONE if says is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        there = -1 if says is None else says
+        if version < FIRST_VERSION_OF_MANY:
+            return FindCoordinatorResponse(node_id=there, error_code=code)
+        told = FoundCoordinator(key="g", node_id=there, error_code=code)
+        return FindCoordinatorResponse(coordinators=[told])
+
+    cluster.answers[FindCoordinatorRequest] = find
+    asked = coordinators(cluster)
+    assert asked.ask(["g"], putting([], [])) == {"g": "answer"}
+    assert asked.of("g").node == 0
+    assert asked.is_doubted("g") is doubted

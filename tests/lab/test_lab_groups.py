@@ -240,6 +240,7 @@ def test_a_group_is_not_done_before_somebody_was_told_what_it_has_committed(
     def soon(condition: Callable[[], bool], _bound_s: float) -> bool:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(group_observer, "committed", ask)
+            patched.setattr(observer._coordinators, "is_doubted", lambda _: False)
             for _ in range(min(3, len(answers))):
                 observer._look()
                 looked.append(condition())
@@ -256,6 +257,36 @@ def test_a_group_is_not_done_before_somebody_was_told_what_it_has_committed(
     assert run.checks == {
         "g: who is no member is told what it has committed": ("none, after 60 s", False)
     }
+
+
+def test_what_a_former_coordinator_answers_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an answer from the memory of who stood still is no committed offset that goes back.
+
+    Seen to fail: Apache Kafka's coordinator was asked while it stood still, and answered when it
+    went on, before it had heard that members commit elsewhere: "offset moved back".
+    """
+    observer = GroupObserver("127.0.0.1:1", "g", "foo", range(1), tmp_path)
+    monkeypatch.setattr(group_observer, "committed", lambda *_: {"g": {}})
+    doubts: list[Any] = [True, DriverError("no"), False]
+
+    def doubt(group: str) -> bool:
+        assert group == "g"
+        found = doubts.pop(0)
+        if isinstance(found, DriverError):
+            raise found
+        return bool(found)
+
+    monkeypatch.setattr(observer._coordinators, "is_doubted", doubt)
+    looked: list[bool] = []
+    for _ in range(3):
+        observer._look()
+        looked.append(observer.looked_ms > 0)
+    assert looked == [False, False, True]
+    observer._driver.close()
+    observer._recorder.close()
+    assert (tmp_path / "g-observer.jsonl").read_bytes().count(b"group_seen") == 1
 
 
 def test_who_is_never_told_that_its_commit_is_taken_is_seen(

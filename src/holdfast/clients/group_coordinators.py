@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from holdfast.clients.blocking_driver import Driver, Peer, UnreachableError
+from holdfast.clients.blocking_driver import Driver, DriverError, Peer, UnreachableError
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -57,6 +57,28 @@ class Coordinators:
         """Return who has answered for a group. KeyError: nobody has yet."""
         return self._known[group]
 
+    def is_doubted(self, group: str) -> bool:
+        """Say whether another broker, if any can be reached, names another than has answered.
+
+        A coordinator that stood still answers from memory until it hears that it is none any more;
+        whoever took over from it knows. KeyError: nobody has answered. DriverError: no broker tells
+        which there are.
+        """
+        answered = self.of(group).node
+        return any(
+            self._named_by(node, group) not in {None, answered}
+            for node in self.driver.nodes()
+            if node != answered
+        )
+
+    def _named_by(self, node: int, group: str) -> int | None:
+        """Return whom one broker takes for a group's coordinator. None: it does not say."""
+        try:
+            ((_, found),) = _find(self.driver.peer(node), [group])
+        except (DriverError, ValueError):  # it can't be reached, or names nobody
+            return None
+        return None if found.error_code else int(found.node_id)
+
     def ask(self, groups: Sequence[str], put: Put[T]) -> Answers[T]:
         """Put a question about groups to their coordinators, and again where that can help."""
         deadline = time.monotonic() + self._patience_s
@@ -95,14 +117,7 @@ class Coordinators:
         """Find the coordinators of groups, and return why some can't be found."""
         refused: dict[str, AdminError] = {}
         for some in _pieces(groups):
-            peer = self.driver.peer()
-            if peer.version_of(FindCoordinatorRequest) >= FIRST_VERSION_OF_MANY:
-                request = FindCoordinatorRequest(key_type=KEY_IS_GROUP, coordinator_keys=list(some))
-                for each in peer.send(request).coordinators:
-                    self._note(each.key, each, refused)
-                continue
-            for group in some:
-                found = peer.send(FindCoordinatorRequest(key=group, key_type=KEY_IS_GROUP))
+            for group, found in _find(self.driver.peer(), some):
                 self._note(group, found, refused)
         missing = [each for each in groups if each not in self._known and each not in refused]
         return refused | {
@@ -119,6 +134,17 @@ class Coordinators:
             )
         else:
             self._known[group] = Coordinator(found.node_id, found.host, found.port)
+
+
+def _find(peer: Peer, groups: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Ask one broker who coordinates groups: each with the answer's own part, or its whole."""
+    if peer.version_of(FindCoordinatorRequest) >= FIRST_VERSION_OF_MANY:
+        request = FindCoordinatorRequest(key_type=KEY_IS_GROUP, coordinator_keys=list(groups))
+        for each in peer.send(request).coordinators:
+            yield each.key, each
+        return
+    for group in groups:
+        yield group, peer.send(FindCoordinatorRequest(key=group, key_type=KEY_IS_GROUP))
 
 
 def refusal(doing: str, group: str, code: int, message: str | None = None) -> AdminError:

@@ -1,6 +1,8 @@
 """Looks at what a group has committed, again and again, and writes it into the history.
 
 It is no member and owns nothing: what it is told must be what an owner, or an operator, committed.
+What a broker answers that another one does not take for the coordinator is passed over: OffsetFetch
+is no read of a majority, and who stood still answers from memory.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ class GroupObserver(Watcher):
         begin_ms = now_ms()
         try:
             answer = committed(self._coordinators, [self._group])[self._group]
+            if isinstance(answer, AdminError) or self._coordinators.is_doubted(self._group):
+                return
         except DriverError:
-            return
-        if isinstance(answer, AdminError):
             return
         for partition in self._partitions:
             found = answer.get((self._topic, partition))
