@@ -8,17 +8,23 @@ MEMBER = "clients/workload/verifiable_member.py"
 COMMITS = "clients/workload/member_commits.py"
 DIARY = "clients/workload/group_diary.py"
 SINK = "clients/workload/member_sink.py"
+READER = "clients/workload/verifiable_consumer.py"
+COORDINATORS = "clients/group_coordinators.py"
+OBSERVER = "lab/group_observer.py"
 GROUP = "lab/group.py"
 RESULTS = "lab/steps/group_results.py"
 
 TEST_MEMBERS = "tests/lab/test_lab_members.py"
 TEST_GROUPS = "tests/lab/test_lab_groups.py"
+TEST_READERS = "tests/lab/test_lab_witnesses.py"
+TEST_COORDINATORS = "tests/clients/test_group_coordinators.py"
 TEST_VERDICT = "tests/lab/test_lab_group_verdict.py"
 TEST_DEMO = "tests/demo/test_demo_readers.py"
 
 LIE = "a history that says more than its member knows"
 ZOMBIE = "a member that works on what is another's"
 UNSEEN = "a broken promise that nobody is told of"
+SLANDER = "a cluster called broken by what its clients or the lab did"
 
 
 MEMBERS: tuple[Mutation, ...] = (
@@ -46,6 +52,48 @@ MEMBERS: tuple[Mutation, ...] = (
         "        return bool(self.member) and self.epoch > 0\n",
         "        return bool(self.member) and self.epoch >= 0\n",
         tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "a member is given partitions, and takes them once it knows where to begin",
+        SLANDER,
+        MEMBER,
+        "        given = [self._place(partition, places) for partition in mine]\n",
+        "        if not self._keeps_positions:\n"
+        "            places = self._begin(me, mine) if mine else {}\n"
+        "        given = [self._place(partition, places) for partition in mine]\n",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "a member stays with a client that has lost all brokers",
+        SLANDER,
+        MEMBER,
+        '            self._broken = "its client reaches no broker"\n',
+        "            pass\n",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "a reader that is stopped before it knows where to begin has failed",
+        SLANDER,
+        READER,
+        "            return self._stopping and not options.until_eof\n",
+        "            return False\n",
+        tests=(TEST_READERS,),
+    ),
+    one(
+        "what a former coordinator says is believed",
+        SLANDER,
+        OBSERVER,
+        " or self._coordinators.is_doubted(self._group):\n",
+        ":\n",
+        tests=(TEST_GROUPS,),
+    ),
+    one(
+        "a broker that names nobody casts doubt on the coordinator",
+        UNSEEN,
+        COORDINATORS,
+        "            self._named_by(node, group) not in {None, answered}\n",
+        "            self._named_by(node, group) != answered\n",
+        tests=(TEST_COORDINATORS,),
     ),
     one(
         "records of a partition that was given up stay in the batch",
@@ -76,8 +124,8 @@ MEMBERS: tuple[Mutation, ...] = (
         "records before a member's place are processed",
         ZOMBIE,
         MEMBER,
-        "        elif message.offset() >= self._next.get(message.partition(), sys.maxsize):\n",
-        "        elif message.partition() in self._next:\n",
+        "        if message.offset() >= self._next.get(message.partition(), sys.maxsize):\n",
+        "        if message.partition() in self._next:\n",
         tests=(TEST_MEMBERS,),
     ),
     one(

@@ -59,6 +59,7 @@ class FakeConsumer:
         self.paused: set[int] = set()
         self.stored: list[dict[int, int]] = []
         self.closed = False
+        self.reaches: deque[bool] = deque()  # of the next questions for topics; none left: it does
         self.on_commit: Callable[[KafkaError | None, list[TopicPartition]], None]
         self.ended: Callable[[], object] = lambda: None  # when the script is over
 
@@ -108,6 +109,11 @@ class FakeConsumer:
             TopicPartition("foo", p.partition, self.committed_offsets.get(p.partition, -1001))
             for p in places
         ]
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert (topic, timeout > 0) == ("foo", True)
+        if self.reaches and not self.reaches.popleft():
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     def get_watermark_offsets(self, _place: TopicPartition, timeout: float) -> tuple[int, int]:
         assert timeout

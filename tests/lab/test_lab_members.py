@@ -217,6 +217,27 @@ def test_who_is_behind_waits_for_its_new_generation(live: Live) -> None:
     assert not consumer.paused
 
 
+@pytest.mark.parametrize(("alone_s", "times"), [(0.0, 1), (1e9, 0)])
+def test_whose_client_knows_no_broker_any_more_takes_another_client(
+    live: Live, monkeypatch: pytest.MonkeyPatch, alone_s: float, times: int
+) -> None:
+    """Goal: a client that lost its brokers for good keeps no partition from being shared.
+
+    Seen to fail: on Apache Kafka, whose brokers were all fenced behind a standstill, an answer
+    named none of them; librdkafka asked nobody for a minute, and its group was called stuck.
+    """
+    monkeypatch.setattr(verifiable_member, "ALONE_S", alone_s)
+
+    def loses_them(consumer: FakeConsumer) -> None:
+        consumer.reaches.append(False)
+
+    consumer = live([give(0), *records(0, 3), nothing, loses_them, nothing, nothing])
+    notes = [event.text for event in consumer.events() if isinstance(event, Note)]
+    assert notes == ["m joins anew: its client reaches no broker"] * times
+    revoked = [event.lost for event in consumer.events() if isinstance(event, Revoked)]
+    assert revoked == ([True] if times else [False])
+
+
 def test_another_one_has_its_instance(live: Live) -> None:
     consumer = live([give(0), told(KafkaError._FATAL), *records(0, 3)])
     assert processed(consumer) == []

@@ -31,6 +31,7 @@ MORE = "+"  # behind the number in a hold file: only in a batch of more records
 ASK_S = 5.0  # for what is committed, and asked again
 BEGIN_S = 20.0  # for a place to begin with to be known; then the member joins anew
 STALE_S = 10.0  # for a member that is behind to hear of its new generation
+ALONE_S = 20.0  # without a record, until it asks whether its client reaches a broker at all
 MAGIC = b"CGMDv2:"  # of what librdkafka says of a membership; a generation follows, then names
 OUT = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
 BEHIND = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
@@ -66,6 +67,7 @@ class VerifiableMember:
         self._behind: Membership | None = None  # a commit was refused as of a passed generation
         self._is_paused = False
         self._broken = ""  # why it has to join anew
+        self._heard_s = 0.0  # when its client was last known to reach a broker
         self._fenced = False  # another one has its instance
         self._stopping = False
 
@@ -83,6 +85,7 @@ class VerifiableMember:
 
     def _join(self) -> None:
         self._broken = ""
+        self._heard_s = time.monotonic()
         config = {**self._options.client_config(), "on_commit": self._commits.committed}
         self._consumer = self._kafka.Consumer(config, logger=None)
         self._consumer.subscribe(
@@ -113,6 +116,7 @@ class VerifiableMember:
         self._look()
         self._take_over()
         self._gather()
+        self._refuse_alone()
         self._catch_up()
         if self._broken or self._fenced:
             self._batch.clear()
@@ -147,12 +151,28 @@ class VerifiableMember:
             if self._broken or self._fenced:
                 return
 
+    def _refuse_alone(self) -> None:
+        """Join anew with another client, if this one has lost all brokers: it may be for good.
+
+        librdkafka (2.13 to 2.16, its issue 5301) can ask nobody any more after an answer that names
+        no broker. Apache Kafka's name none while all are fenced.
+        """
+        if time.monotonic() - self._heard_s < ALONE_S:
+            return
+        try:
+            self._consumer.list_topics(self._options.topic, timeout=ASK_S)
+        except self._kafka.KafkaException:
+            self._broken = "its client reaches no broker"
+        self._heard_s = time.monotonic()
+
     def _take(self, message: Any) -> None:
         """Keep a record of what is its own. Others were fetched before it was given up."""
         error = message.error()
         if error is not None:
             self._told(error)
-        elif message.offset() >= self._next.get(message.partition(), sys.maxsize):
+            return
+        self._heard_s = time.monotonic()
+        if message.offset() >= self._next.get(message.partition(), sys.maxsize):
             self._batch.append(message)
 
     def _told(self, error: Any) -> None:
