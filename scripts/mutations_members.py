@@ -54,13 +54,19 @@ MEMBERS: tuple[Mutation, ...] = (
         tests=(TEST_MEMBERS,),
     ),
     one(
-        "a member is given partitions, and takes them once it knows where to begin",
-        SLANDER,
+        "who is not told where to begin does not go back once it is",
+        LIE,
         MEMBER,
-        "        given = [self._place(partition, places) for partition in mine]\n",
-        "        if not self._keeps_positions:\n"
-        "            places = self._begin(me, mine) if mine else {}\n"
-        "        given = [self._place(partition, places) for partition in mine]\n",
+        "            if self._has_gone_to(partition, place.offset):\n",
+        "            if place:\n",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "who gives up what it was not told to begin with asks on",
+        ZOMBIE,
+        MEMBER,
+        "        self._untold -= waiting\n",
+        "",
         tests=(TEST_MEMBERS,),
     ),
     one(

@@ -54,6 +54,9 @@ class FakeConsumer:
         self.committed_offsets: dict[int, int] = {}
         self.commit_codes: deque[int] = deque()  # of the next commits; none left: taken
         self.commits: list[dict[int, int]] = []
+        self.asked: list[dict[int, int]] = []  # what it had taken when asked what is committed
+        self.ask_codes: deque[int] = deque()  # of the next questions; none left: answered
+        self.seek_codes: deque[int] = deque()
         self.on_disk: list[list[str]] = []  # kinds of events in the history at each commit
         self.assigned: dict[int, int] = {}
         self.paused: set[int] = set()
@@ -92,9 +95,7 @@ class FakeConsumer:
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
         assert not asynchronous
         self.on_disk.append([event.KIND for event in self.events()])
-        code = self.commit_codes.popleft() if self.commit_codes else 0
-        if code:
-            raise KafkaException(KafkaError(code))
+        refuse(self.commit_codes)
         asked = {each.partition: each.offset for each in offsets}
         self.commits.append(asked)
         self.committed_offsets |= asked
@@ -105,6 +106,8 @@ class FakeConsumer:
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout
+        self.asked.append(dict(self.assigned))
+        refuse(self.ask_codes)
         return [
             TopicPartition("foo", p.partition, self.committed_offsets.get(p.partition, -1001))
             for p in places
@@ -129,6 +132,7 @@ class FakeConsumer:
         return [TopicPartition("foo", p) for p in self.assigned]
 
     def seek(self, place: TopicPartition) -> None:
+        refuse(self.seek_codes)
         self.assigned[place.partition] = place.offset
 
     def pause(self, places: list[TopicPartition]) -> None:
@@ -144,6 +148,13 @@ class FakeConsumer:
 
     def events(self) -> list[Event]:
         return [event for run in read_any_runs([self.history.read_bytes()]) for event in run]
+
+
+def refuse(codes: deque[int]) -> None:
+    """Refuse, if the next of these codes says so. 0: it is done."""
+    code = codes.popleft() if codes else 0
+    if code:
+        raise KafkaException(KafkaError(code))
 
 
 def records(partition: int, *offsets: int) -> list[Step]:

@@ -126,26 +126,56 @@ def test_it_begins_where_it_was_committed_or_as_the_reset_says(live: Live) -> No
     assert consumer.commits == []
 
 
+def refused(*codes: int) -> Step:
+    """Refuse the next questions of what is committed."""
+    return lambda consumer: consumer.ask_codes.extend(codes)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_it_is_given_it_takes_before_it_asks_where_to_begin(live: Live, protocol: str) -> None:
+def test_who_is_not_told_where_to_begin_takes_what_it_is_given_all_the_same(
+    live: Live, protocol: str
+) -> None:
     """Goal: no other is given what it has been told to be its own.
 
     Seen to fail: on Apache Kafka its question was refused for 2 s behind a standstill. Until a
     member has taken what it is given, librdkafka tells a new coordinator that it has nothing, so
     two others were given the same partitions.
     """
-    taken: list[dict[int, int]] = []
+    not_yet = [KafkaError.NOT_COORDINATOR, KafkaError.NOT_COORDINATOR]
 
-    def watch(consumer: FakeConsumer) -> None:
-        def committed(places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-            taken.append(dict(consumer.assigned))
-            return FakeConsumer.committed(consumer, places, timeout)
+    def commits(consumer: FakeConsumer) -> None:
+        consumer.committed_offsets[0] = 7
+        consumer.seek_codes.append(KafkaError._STATE)
 
-        consumer.__dict__["committed"] = committed
+    script = [refused(*not_yet), commits, give(0), *records(0, 7), nothing, *records(0, 8), nothing,
+              *records(0, 7, 8), nothing]  # fmt: skip
+    consumer = live(script, protocol=protocol)
+    assert consumer.asked == [{}, *[{0: OFFSET_INVALID}] * 3], "its client's own way, until then"
+    assert processed(consumer) == [(0, 7), (0, 8)], "what came meanwhile comes again"
+    assert kinds(consumer).count("assigned") == kinds(consumer).count("started") == 1
+    assert consumer.commits[-1] == {0: 9}
 
-    consumer = live([watch, give(0), *records(0, 2, 3), nothing], protocol=protocol)
-    assert taken == [{0: OFFSET_INVALID}], "from where it is committed: its client's own way"
+
+@pytest.mark.parametrize(
+    ("code", "times"), [(KafkaError.UNKNOWN_MEMBER_ID, 1), (KafkaError.NOT_COORDINATOR, 2)]
+)
+def test_who_is_never_told_where_to_begin_joins_anew(
+    live: Live, monkeypatch: pytest.MonkeyPatch, code: int, times: int
+) -> None:
+    monkeypatch.setattr(verifiable_member, "BEGIN_S", 0.0)
+    consumer = live([refused(*[code] * times), give(0), nothing, give(0), *records(0, 3), nothing])
+    notes = [event.text for event in consumer.events() if isinstance(event, Note)]
+    assert notes[times:] == ["m joins anew: nobody has told where to begin"]
     assert processed(consumer) == [(0, 3)]
+    revoked = [event.lost for event in consumer.events() if isinstance(event, Revoked)]
+    assert revoked == [True, False], "what it had and could not use is given up as well"
+
+
+def test_what_it_gave_up_untold_is_asked_for_no_more(live: Live) -> None:
+    codes = [KafkaError._TIMED_OUT] * 2
+    consumer = live([refused(*codes), give(0), revoke(0), nothing, nothing], protocol="consumer")
+    assert len(consumer.asked) == 2
+    assert kinds(consumer).count("revoked") == 1
 
 
 def test_nothing_of_what_it_gave_up_is_processed(live: Live) -> None:

@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.clients.workload.command import on_stop
@@ -45,6 +46,14 @@ def membership_of(metadata: bytes) -> Membership:
     return Membership(member.decode(), epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where to begin with a partition. `committed` None: nothing is, and the reset says so."""
+
+    committed: int | None
+    offset: int
+
+
 class VerifiableMember:
     """Joins, works and leaves. Its callbacks come from within its own calls of the client."""
 
@@ -58,6 +67,8 @@ class VerifiableMember:
         self._sink = None if options.sink is None else Sink(options.sink, options.sink_mode)
         self._results: list[Result] = []  # of this batch
         self._waiting: set[int] = set()  # its own, and another group may write their results
+        self._untold: set[int] = set()  # its own, and nobody has said where to begin
+        self._untold_s = 0.0  # since when
         self._consumer: Any = None
         self._me = Membership("", -1)  # the last that it was
         self._next: dict[int, int] = {}  # of partitions that are its own: what to process next
@@ -98,7 +109,7 @@ class VerifiableMember:
     def _leave(self) -> None:
         if self._broken:
             self._diary.note(f"{self._options.process} joins anew: {self._broken}")
-        self._give_up(list(self._next), lost=bool(self._broken))
+        self._give_up([*self._next, *self._untold], lost=bool(self._broken))
         self._diary.left(self._me)
         self._consumer.close()
         self._diary.flush()
@@ -115,6 +126,7 @@ class VerifiableMember:
     def _turn(self) -> None:
         self._look()
         self._take_over()
+        self._find_out()
         self._gather()
         self._refuse_alone()
         self._catch_up()
@@ -262,11 +274,7 @@ class VerifiableMember:
         if self._sink is None or not self._waiting or not self._may_write(self._sink):
             return
         for partition in sorted(self._waiting):
-            offset = self._sink.position(partition)
-            place = self._kafka.TopicPartition(self._options.topic, partition, offset)
-            try:
-                self._consumer.seek(place)
-            except self._kafka.KafkaException:  # not yet: it was given only just now
+            if not self._has_gone_to(partition, self._sink.position(partition)):
                 return
             self._waiting.discard(partition)
             self._next[partition] = self._begin_behind(self._sink, partition)
@@ -320,77 +328,98 @@ class VerifiableMember:
     # -- what it owns ----------------------------------------------------------------------------
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        """Take what is given, and then ask where to begin.
+        """Take what is given: from where to begin, if that is told at once, and else find out later.
 
-        Not the other way round: until it has taken them librdkafka tells a new coordinator that it
-        has nothing, and others are given the same partitions.
+        Until it has taken them librdkafka tells a new coordinator that it has nothing, and others
+        are given the same partitions.
         """
         self._look()
-        me = self._me
         mine = [each.partition for each in partitions]
-        self._diary.assigned(me, mine)
-        places = self._begin_stored(mine)
-        given = [self._place(partition, places) for partition in mine]
+        self._diary.assigned(self._me, mine)
+        places = self._begin(mine) if mine else {}
+        given = [self._place(each, places.get(each, self._ahead(each))) for each in mine]
         if self._options.is_incremental:
             consumer.incremental_assign(given)
         else:
             consumer.assign(given)
         if self._is_paused and given:
             consumer.pause(given)
-        if not self._keeps_positions:
-            places = self._begin(me, mine) if mine else {}
         self._next.update(places)
         self._diary.flush()
 
-    def _place(self, partition: int, places: Mapping[int, int]) -> Any:
-        """Return where the client begins: where results end, or where it finds it committed."""
-        offset = places.get(partition, self._kafka.OFFSET_INVALID)
-        if partition in self._waiting and self._sink is not None:
-            offset = self._sink.position(partition)  # it reads along
+    def _place(self, partition: int, offset: int) -> Any:
         return self._kafka.TopicPartition(self._options.topic, partition, offset)
 
-    @property
-    def _keeps_positions(self) -> bool:
-        """Whether it begins where its results end, not where it is committed."""
-        return self._sink is not None and self._sink.keeps_positions
+    def _ahead(self, partition: int) -> int:
+        """Return where to read along while another group may write, or until it is told."""
+        if partition in self._waiting and self._sink is not None:
+            return self._sink.position(partition)
+        return int(self._kafka.OFFSET_INVALID)  # where the client itself finds it committed
 
-    def _begin_stored(self, partitions: list[int]) -> dict[int, int]:
-        """Return where results end; nothing, while another group may write or none are kept."""
-        if self._sink is None or not self._sink.keeps_positions:
+    def _begin(self, partitions: list[int]) -> dict[int, int]:
+        """Return where to begin with each; nothing, while another may write or nobody says it."""
+        if self._sink is not None and self._sink.keeps_positions:
+            if self._may_write(self._sink):
+                return {each: self._begin_behind(self._sink, each) for each in partitions}
+            self._waiting.update(partitions)
             return {}
-        if self._may_write(self._sink):
-            return {each: self._begin_behind(self._sink, each) for each in partitions}
-        self._waiting.update(partitions)
-        return {}
+        begin_ms = now_ms()
+        committed = self._ask_begin(partitions)
+        if committed is None:
+            self._untold.update(partitions)
+            self._untold_s = time.monotonic()
+            return {}
+        for partition, place in committed.items():
+            self._started(partition, place, begin_ms)
+        return {partition: place.offset for partition, place in committed.items()}
 
-    def _begin(self, me: Membership, partitions: list[int]) -> dict[int, int]:
-        """Return where to begin with each; nothing, if nobody says so in time."""
-        until_s = time.monotonic() + BEGIN_S
-        while not self._stopping and time.monotonic() < until_s:
-            begin_ms = now_ms()
-            try:
-                committed = self._ask_committed(partitions)
-                places = {
-                    partition: self._ask_reset(partition) if offset is None else offset
-                    for partition, offset in committed.items()
-                }
-            except self._kafka.KafkaException as error:
-                self._diary.note(f"{self._options.process} asks again: {error.args[0].str()}")
-                if error.args[0].name() in OUT | BEHIND:
-                    break
-                continue
-            for partition, offset in committed.items():
-                self._diary.started(
-                    me,
-                    partition,
-                    committed=offset,
-                    offset=places[partition],
-                    reset=self._options.reset if offset is None else "",
-                    begin_ms=begin_ms,
-                )
-            return places
-        self._broken = "nobody has told where to begin"
-        return {}
+    def _find_out(self) -> None:
+        """Ask again where to begin with what is its own, and go there; or join anew, in the end.
+
+        What came meanwhile was thrown away, so the client has to go back.
+        """
+        if not self._untold:
+            return
+        begin_ms = now_ms()
+        committed = self._ask_begin(sorted(self._untold))
+        for partition, place in (committed or {}).items():
+            if self._has_gone_to(partition, place.offset):
+                self._untold.discard(partition)
+                self._started(partition, place, begin_ms)
+                self._next[partition] = place.offset
+        if self._untold and time.monotonic() - self._untold_s >= BEGIN_S:
+            self._broken = "nobody has told where to begin"
+
+    def _has_gone_to(self, partition: int, offset: int) -> bool:
+        """Whether the client reads from there. Not yet, where it was given only just now."""
+        try:
+            self._consumer.seek(self._place(partition, offset))
+        except self._kafka.KafkaException:
+            return False
+        return True
+
+    def _started(self, partition: int, place: Begin, begin_ms: float) -> None:
+        self._diary.started(
+            self._me,
+            partition,
+            committed=place.committed,
+            offset=place.offset,
+            reset=self._options.reset if place.committed is None else "",
+            begin_ms=begin_ms,
+        )
+
+    def _ask_begin(self, partitions: list[int]) -> dict[int, Begin] | None:
+        """Ask once where to begin with each. None: nobody says so in time."""
+        try:
+            return {
+                partition: Begin(offset, self._ask_reset(partition) if offset is None else offset)
+                for partition, offset in self._ask_committed(partitions).items()
+            }
+        except self._kafka.KafkaException as error:
+            self._diary.note(f"{self._options.process} asks again: {error.args[0].str()}")
+            if error.args[0].name() in OUT | BEHIND:
+                self._broken = "nobody has told where to begin"
+            return None
 
     def _ask_committed(self, partitions: Iterable[int]) -> dict[int, int | None]:
         places = [self._kafka.TopicPartition(self._options.topic, each) for each in partitions]
@@ -420,8 +449,9 @@ class VerifiableMember:
         done = {each: self._done.pop(each) for each in mine if each in self._done}
         for partition in mine:
             del self._next[partition]
-        waiting = self._waiting.intersection(partitions)
+        waiting = (self._waiting | self._untold).intersection(partitions)
         self._waiting -= waiting
+        self._untold -= waiting
         if done and not lost and self._options.commits == "after" and not self._options.careless:
             self._commit(done)
         if lost:
