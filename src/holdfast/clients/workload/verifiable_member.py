@@ -328,7 +328,7 @@ class VerifiableMember:
     # -- what it owns ----------------------------------------------------------------------------
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        """Take what is given: from where to begin, if that is told at once, and else find out later.
+        """Take what is given; find out later where to begin, if that is not told at once.
 
         Until it has taken them librdkafka tells a new coordinator that it has nothing, and others
         are given the same partitions.
