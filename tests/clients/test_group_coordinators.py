@@ -168,26 +168,30 @@ def test_brokers_that_find_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "alive", "doubted"),
+    ("named", "silent", "doubted"),
     [
-        ({0: 0, 1: 0, 2: 0}, {0, 1, 2}, False),
-        ({0: 0, 1: 0, 2: 2}, {0, 1, 2}, True),
-        ({0: 0, 1: 2, 2: 2}, {0, 1}, True),
-        ({0: 0, 1: None, 2: None}, {0, 1, 2}, False),
-        ({0: 0, 1: 2, 2: 2}, {0}, False),
+        ({0: 0, 1: 0, 2: 0}, set(), False),
+        ({0: 0, 1: 0, 2: 2}, set(), True),
+        ({0: 0, 1: 2, 2: 2}, {1}, True),
+        ({0: 0, 1: 2, 2: 0}, set(), False),  # who is none is named by one that has not heard
+        ({0: 0, 1: None, 2: None}, set(), False),
+        ({0: 0, 1: 2, 2: 2}, {1, 2}, False),
+        ({0: 2, 1: 0, 2: 0}, set(), False),
     ],
 )
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_coordinator_is_doubted_where_another_broker_names_another(
-    named: dict[int, int | None], alive: set[int], doubted: bool, version: int
+def test_a_coordinator_is_doubted_where_another_broker_is_one(
+    named: dict[int, int | None], silent: set[int], doubted: bool, version: int
 ) -> None:
     """Goal: an answer from the memory of who stood still, and was replaced, is known as such."""
     cluster = Scripted()
     cluster.versions[FindCoordinatorRequest] = version
-    cluster.alive = alive
+    first = [0]  # what the first question, who coordinates at all, is answered
 
     def find(node: int, _: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        says = named[node]
+        if node in silent:
+            raise AnswerLostError("no answer")
+        says = first.pop() if first else named[node]
         code = ErrorCode.NONE if says is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
         there = -1 if says is None else says
         if version < FIRST_VERSION_OF_MANY:
@@ -200,3 +204,21 @@ def test_a_coordinator_is_doubted_where_another_broker_names_another(
     assert asked.ask(["g"], putting([], [])) == {"g": "answer"}
     assert asked.of("g").node == 0
     assert asked.is_doubted("g") is doubted
+    if doubted:
+        with pytest.raises(KeyError):
+            asked.of("g")
+
+
+def test_who_is_gone_casts_no_doubt_and_brokers_are_asked_for_only_once() -> None:
+    cluster, brokers = Scripted(), list[int]()
+
+    def nodes() -> dict[int, tuple[str, int]]:
+        brokers.append(1)
+        return dict.fromkeys(range(3), ("h", 9))
+
+    cluster.nodes = nodes  # type: ignore[method-assign]
+    asked = coordinators(cluster)
+    asked.ask(["g"], putting([], []))
+    cluster.alive = {0}
+    assert [asked.is_doubted("g") for _ in range(2)] == [False, False]
+    assert brokers == [1]

@@ -62,6 +62,7 @@ class FakeConsumer:
         self.paused: set[int] = set()
         self.stored: list[dict[int, int]] = []
         self.closed = False
+        self.listed = 0  # how often it asked for topics
         self.reaches: deque[bool] = deque()  # of the next questions for topics; none left: it does
         self.on_commit: Callable[[KafkaError | None, list[TopicPartition]], None]
         self.ended: Callable[[], object] = lambda: None  # when the script is over
@@ -115,6 +116,7 @@ class FakeConsumer:
 
     def list_topics(self, topic: str, timeout: float) -> None:
         assert (topic, timeout > 0) == ("foo", True)
+        self.listed += 1
         if self.reaches and not self.reaches.popleft():
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 

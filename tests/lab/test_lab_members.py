@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from tests.lab.fake_group_client import (
     FakeConsumer,
     Step,
@@ -27,6 +27,7 @@ from tests.lab.fake_group_client import (
     told,
 )
 
+from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.workload import member_commits, member_sink, verifiable_member
 from holdfast.clients.workload.group_diary import Membership
 from holdfast.clients.workload.member_options import Options, parse
@@ -54,9 +55,8 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
 
     def run(script: Sequence[Step], *, codes: Sequence[int] = (), **flags: Any) -> FakeConsumer:
         history = tmp_path / "m.jsonl"
-        options = Options(
-            bootstrap="b", topic="foo", history=history, process="m", group="g", **flags
-        )
+        told = {"bootstrap": "b", **flags}
+        options = Options(topic="foo", history=history, process="m", group="g", **told)
         consumer = FakeConsumer(script, history)
         consumer.commit_codes.extend(codes)
         install(monkeypatch, consumer)
@@ -150,7 +150,7 @@ def test_who_is_not_told_where_to_begin_takes_what_it_is_given_all_the_same(
     script = [refused(*not_yet), commits, give(0), *records(0, 7), nothing, *records(0, 8), nothing,
               *records(0, 7, 8), nothing]  # fmt: skip
     consumer = live(script, protocol=protocol)
-    assert consumer.asked == [{}, *[{0: OFFSET_INVALID}] * 3], "its client's own way, until then"
+    assert consumer.asked == [{}, *[{0: OFFSET_BEGINNING}] * 3], "from where nothing is skipped"
     assert processed(consumer) == [(0, 7), (0, 8)], "what came meanwhile comes again"
     assert kinds(consumer).count("assigned") == kinds(consumer).count("started") == 1
     assert consumer.commits[-1] == {0: 9}
@@ -247,25 +247,59 @@ def test_who_is_behind_waits_for_its_new_generation(live: Live) -> None:
     assert not consumer.paused
 
 
-@pytest.mark.parametrize(("alone_s", "times"), [(0.0, 1), (1e9, 0)])
-def test_whose_client_knows_no_broker_any_more_takes_another_client(
-    live: Live, monkeypatch: pytest.MonkeyPatch, alone_s: float, times: int
+@pytest.mark.parametrize(
+    ("alone_s", "brokers", "times"),
+    [(0.0, {0: ("h", 1)}, 1), (0.0, {}, 0), (0.0, None, 0), (1e9, {0: ("h", 1)}, 0)],
+)
+def test_whose_client_has_lost_brokers_that_are_there_takes_another_client(
+    live: Live,
+    monkeypatch: pytest.MonkeyPatch,
+    alone_s: float,
+    brokers: dict[int, tuple[str, int]] | None,
+    times: int,
 ) -> None:
     """Goal: a client that lost its brokers for good keeps no partition from being shared.
 
     Seen to fail: on Apache Kafka, whose brokers were all fenced behind a standstill, an answer
-    named none of them; librdkafka asked nobody for a minute, and its group was called stuck.
+    named none of them; librdkafka asked nobody for a minute, and its group was called stuck. And
+    with another client in an outage, whose member's partitions were nobody's until its session was
+    over.
     """
+
+    def nodes(_driver: object) -> dict[int, tuple[str, int]]:
+        if brokers is None:
+            raise DriverError("nobody listens")
+        return brokers
+
     monkeypatch.setattr(verifiable_member, "ALONE_S", alone_s)
+    monkeypatch.setattr("holdfast.clients.blocking_driver.Driver.nodes", nodes)
 
     def loses_them(consumer: FakeConsumer) -> None:
         consumer.reaches.append(False)
 
-    consumer = live([give(0), *records(0, 3), nothing, loses_them, nothing, nothing])
+    script = [give(0), *records(0, 3), nothing, loses_them, nothing, nothing]
+    consumer = live(script, bootstrap="h:1")
     notes = [event.text for event in consumer.events() if isinstance(event, Note)]
-    assert notes == ["m joins anew: its client reaches no broker"] * times
+    assert notes == ["m joins anew: its client knows no broker any more"] * times
     revoked = [event.lost for event in consumer.events() if isinstance(event, Revoked)]
     assert revoked == ([True] if times else [False])
+
+
+@pytest.mark.parametrize("heard", ["by a record", "by an answer"])
+def test_who_has_heard_from_a_broker_does_not_ask(
+    live: Live, monkeypatch: pytest.MonkeyPatch, heard: str
+) -> None:
+    monkeypatch.setattr(verifiable_member, "ALONE_S", 50.0)
+    now = [1e6]
+    stand_in = SimpleNamespace(**(vars(time) | {"monotonic": lambda: now[0]}))
+    monkeypatch.setattr(verifiable_member, "time", stand_in)
+
+    def later(consumer: FakeConsumer) -> Any:
+        now[0] += 40.0
+        return records(0, 3)[0](consumer) if heard == "by a record" else None
+
+    consumer = live([give(0), later, nothing, later, nothing, later, nothing])
+    assert consumer.listed == (0 if heard == "by a record" else 1)
 
 
 def test_another_one_has_its_instance(live: Live) -> None:

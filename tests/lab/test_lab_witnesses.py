@@ -209,15 +209,10 @@ def test_a_position_that_is_lost_for_good_hides_no_other_partition(
     assert got == list(range(9))
 
 
-@pytest.mark.parametrize(("reads", "well"), [("on", True), ("to the end", False)])
-def test_a_reader_that_is_stopped_before_it_knows_where_to_begin_has_not_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str, well: bool
-) -> None:
-    """Goal: a run that ends early is judged by what was read; only who was to reach an end failed.
-
-    Seen to fail: "the end was not reached in 60 s" of a reader that has none, and no verdict.
-    """
-    client = Client(Clock(), {0: 3, 1: 3}, silent={1})
+def make_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client, *, until_end: bool
+) -> tuple[VerifiableConsumer, Callable[[], list[Event]]]:
+    """Return a reader of two partitions, and what returns all that it has written down."""
     monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: client)
     monkeypatch.setattr(verifiable_consumer, "time", client.clock)
     history = tmp_path / "reader.jsonl"
@@ -227,18 +222,61 @@ def test_a_reader_that_is_stopped_before_it_knows_where_to_begin_has_not_failed(
         history=history,
         process="reader",
         partitions=(0, 1),
-        until_end=reads == "to the end",
+        until_end=until_end,
     )
-    with Recorder(history, "reader") as recorder:
-        reader = VerifiableConsumer(options, recorder)
-        monkeypatch.setattr(client, "poll", lambda _timeout: reader.stop())
-        assert reader.run() is well
-    with history.open("rb") as file:
-        events = list(read_events(file))
+    recorder = Recorder(history, "reader")
+
+    def events() -> list[Event]:
+        recorder.close()
+        with history.open("rb") as file:
+            return list(read_events(file))
+
+    return VerifiableConsumer(options, recorder), events
+
+
+@pytest.mark.parametrize(("until_end", "well"), [(False, True), (True, False)])
+def test_a_reader_that_is_stopped_before_it_knows_where_to_begin_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until_end: bool, well: bool
+) -> None:
+    """Goal: a run that ends early is judged by what was read; only who was to reach an end failed.
+
+    Seen to fail: "the end was not reached in 60 s" of a reader that has none, and no verdict.
+    """
+    client = Client(Clock(), {0: 3, 1: 3}, silent={1})
+    reader, written = make_reader(tmp_path, monkeypatch, client, until_end=until_end)
+    monkeypatch.setattr(client, "poll", lambda _timeout: reader.stop())
+    assert reader.run() is well
+    events = written()
     assert [each.partition for each in events if isinstance(each, Position)] == [0]
     assert [each.text for each in events if isinstance(each, Note)] == [
-        "reader is stopped before it is told where foo-1 begins"
+        "reader ends before it is told where foo-1 begins"
     ]
+
+
+def test_a_partition_that_does_not_tell_where_it_begins_hides_no_other_from_who_reads_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: nothing at all was read for a minute, and a run was kept by what came last."""
+    client = Client(Clock(), {0: 3, 1: 2}, silent={1})
+    reader, written = make_reader(tmp_path, monkeypatch, client, until_end=False)
+    consume = client.consume
+
+    def read(count: int, timeout: float) -> list[Message]:
+        told = consume(count, timeout)
+        if client.place[0] == 3:
+            client.silent.clear()
+        if client.place.get(1) == 2:
+            reader.stop()
+        return told
+
+    monkeypatch.setattr(client, "consume", read)
+    assert reader.run()
+    events = written()
+    got = [(each.partition, each.offset) for each in events if isinstance(each, Delivered)]
+    assert got == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    places = [(each.partition, each.reason) for each in events if isinstance(each, Position)]
+    assert places == [(0, "beginning"), (1, "beginning")]
+    assert not [each for each in events if isinstance(each, Note)]
 
 
 def test_a_reader_that_is_never_told_where_to_begin_has_failed(
@@ -247,7 +285,7 @@ def test_a_reader_that_is_never_told_where_to_begin_has_failed(
     client = Client(Clock(), {0: 3, 1: 3}, silent={1})
     done, events = read(tmp_path, monkeypatch, client, until_end=False)
     assert not done
-    assert not [each for each in events if isinstance(each, Note)]
+    assert [each.partition for each in events if isinstance(each, Delivered)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

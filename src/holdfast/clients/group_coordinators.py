@@ -20,6 +20,7 @@ from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest, Find
 T = TypeVar("T")
 
 PATIENCE_S: Final = 10.0
+DOUBT_S: Final = 0.5  # for a broker that is not the coordinator to say so
 GROUPS_PER_REQUEST: Final = 100
 KEY_IS_GROUP: Final = 0
 FIRST_VERSION_OF_MANY: Final = 4
@@ -52,32 +53,35 @@ class Coordinators:
         self.driver = driver
         self._patience_s = patience_s
         self._known: dict[str, Coordinator] = {}
+        self._nodes: tuple[int, ...] = ()  # whom there may be to ask beside a coordinator
 
     def of(self, group: str) -> Coordinator:
         """Return who has answered for a group. KeyError: nobody has yet."""
         return self._known[group]
 
     def is_doubted(self, group: str) -> bool:
-        """Say whether another broker, if any can be reached, names another than has answered.
+        """Say whether another broker that can be reached now takes itself for the coordinator.
 
-        A coordinator that stood still answers from memory until it hears that it is none any more;
-        whoever took over from it knows. KeyError: nobody has answered. DriverError: no broker tells
-        which there are.
+        One that stood still answers from memory until it hears that it is none any more; whoever
+        took over from it knows. Who is doubted is looked up anew for the next question. KeyError:
+        nobody has answered. DriverError: no broker tells which there are.
         """
         answered = self.of(group).node
-        return any(
-            self._named_by(node, group) not in {None, answered}
-            for node in self.driver.nodes()
-            if node != answered
-        )
+        if not self._nodes:
+            self._nodes = tuple(self.driver.nodes())
+        doubted = any(self._names_itself(node, group) for node in self._nodes if node != answered)
+        if doubted:
+            del self._known[group]
+        return doubted
 
-    def _named_by(self, node: int, group: str) -> int | None:
-        """Return whom one broker takes for a group's coordinator. None: it does not say."""
+    def _names_itself(self, node: int, group: str) -> bool:
         try:
-            ((_, found),) = _find(self.driver.peer(node), [group])
-        except (DriverError, ValueError):  # it can't be reached, or names nobody
-            return None
-        return None if found.error_code else int(found.node_id)
+            return any(
+                found.node_id == node and not found.error_code
+                for _, found in _find(self.driver.peer(node), [group], DOUBT_S)
+            )
+        except DriverError:  # it can't be reached: nobody hears from it whose coordinator it is
+            return False
 
     def ask(self, groups: Sequence[str], put: Put[T]) -> Answers[T]:
         """Put a question about groups to their coordinators, and again where that can help."""
@@ -116,6 +120,7 @@ class Coordinators:
     def _look_up(self, groups: Sequence[str]) -> dict[str, AdminError]:
         """Find the coordinators of groups, and return why some can't be found."""
         refused: dict[str, AdminError] = {}
+        self._nodes = ()
         for some in _pieces(groups):
             for group, found in _find(self.driver.peer(), some):
                 self._note(group, found, refused)
@@ -136,15 +141,18 @@ class Coordinators:
             self._known[group] = Coordinator(found.node_id, found.host, found.port)
 
 
-def _find(peer: Peer, groups: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def _find(
+    peer: Peer, groups: Sequence[str], timeout_s: float | None = None
+) -> Iterator[tuple[str, Any]]:
     """Ask one broker who coordinates groups: each with the answer's own part, or its whole."""
     if peer.version_of(FindCoordinatorRequest) >= FIRST_VERSION_OF_MANY:
         request = FindCoordinatorRequest(key_type=KEY_IS_GROUP, coordinator_keys=list(groups))
-        for each in peer.send(request).coordinators:
+        for each in peer.send(request, timeout_s=timeout_s).coordinators:
             yield each.key, each
         return
     for group in groups:
-        yield group, peer.send(FindCoordinatorRequest(key=group, key_type=KEY_IS_GROUP))
+        request = FindCoordinatorRequest(key=group, key_type=KEY_IS_GROUP)
+        yield group, peer.send(request, timeout_s=timeout_s)
 
 
 def refusal(doing: str, group: str, code: int, message: str | None = None) -> AdminError:

@@ -1,8 +1,8 @@
 """Looks at what a group has committed, again and again, and writes it into the history.
 
 It is no member and owns nothing: what it is told must be what an owner, or an operator, committed.
-What a broker answers that another one does not take for the coordinator is passed over: OffsetFetch
-is no read of a majority, and who stood still answers from memory.
+What a broker answers while another one is the coordinator is passed over: OffsetFetch is no read of
+a majority, and who stood still answers from memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.clients.blocking_driver import Driver, DriverError
-from holdfast.clients.group_coordinators import Coordinators
+from holdfast.clients.group_coordinators import DOUBT_S, Coordinators
 from holdfast.clients.group_descriptions import committed
 from holdfast.clients.workload.group_diary import now_ms
 from holdfast.clients.workload.recorder import Recorder
@@ -29,7 +29,7 @@ class GroupObserver(Watcher):
         self, bootstrap: str, group: str, topic: str, partitions: range, history: Path
     ) -> None:
         super().__init__(f"observer of {group}")
-        self._driver = Driver(bootstrap, f"{group}-observer", timeout_s=ASK_S)
+        self._driver = Driver(bootstrap, f"{group}-observer", timeout_s=ASK_S, connect_s=DOUBT_S)
         self._coordinators = Coordinators(self._driver, patience_s=0.0)
         self._group = group
         self._topic = topic

@@ -102,9 +102,6 @@ class VerifiableConsumer:
         options = self._options
         deadline = time.monotonic() + options.timeout_s
         self._begin(deadline)
-        if self._untold and not options.until_end:
-            # Who reads on until it is stopped has no end to reach.
-            return self._stopping and not options.until_eof
         done = False
         while not self._stopping:
             messages = self._consumer.consume(BATCH, POLL_S)
@@ -112,36 +109,54 @@ class VerifiableConsumer:
                 self._received(message)
             # To ask takes its time: a read to the end reads the other partitions first.
             if self._lost and not (options.until_end and messages):
-                self._find_positions(time.monotonic() + ASK_S)
+                self._find_positions(time.monotonic() + (ASK_LEAST_S if messages else ASK_S))
             self._recorder.flush()
+            if self._untold and not options.until_end and time.monotonic() >= deadline:
+                return False
             if options.until_end or options.until_eof:
                 at_eof = self._at_eof >= self._next.keys()
                 done = self._all_read() if options.until_end else at_eof
                 if done or time.monotonic() >= deadline:
                     break
+        self._tell_untold()
         return (done and not self._untold) or not (options.until_end or options.until_eof)
 
-    def _begin(self, deadline: float) -> None:
-        """Find where each partition begins, asking in turn those that have not told.
-
-        A read to the end asks for half of its time. Of who tells nothing no end is ever said; the
-        others are read all the same, for what is lost there must not stay unseen.
-        """
-        last = (time.monotonic() + deadline) / 2 if self._options.until_end else deadline
-        silent = list(self._options.partitions)
-        while silent and not self._stopping and time.monotonic() < last:
-            asked, silent = silent, []
-            for number, partition in enumerate(asked):
-                share_s = max(0.0, last - time.monotonic()) / (len(asked) - number)
-                if not self._has_begun(partition, time.monotonic() + share_s):
-                    silent.append(partition)
-        self._untold = silent
-        if silent and self._stopping:
-            where = ", ".join(f"{self._options.topic}-{partition}" for partition in silent)
-            text = f"{self._options.process} is stopped before it is told where {where} begins"
+    def _tell_untold(self) -> None:
+        """Say of which partitions it read nothing, for it was stopped before it could."""
+        if self._untold:
+            where = ", ".join(f"{self._options.topic}-{partition}" for partition in self._untold)
+            text = f"{self._options.process} ends before it is told where {where} begins"
             self._recorder.record(Note, text=text)
+            self._recorder.flush()
+
+    def _begin(self, deadline: float) -> None:
+        """Find where each partition begins.
+
+        A read to the end asks those that have not told in turn, for half of its time. Of who tells
+        nothing no end is ever said; the others are read all the same, for what is lost there must
+        not stay unseen. Who reads on asks each again while it reads the others.
+        """
+        silent = list(self._options.partitions)
+        if self._options.until_end:
+            last = (time.monotonic() + deadline) / 2
+            while silent and not self._stopping and time.monotonic() < last:
+                silent = self._ask_begins(silent, last)
+        else:
+            silent = self._ask_begins(silent, min(time.monotonic() + ASK_S, deadline))
+            self._lost.update(silent)
+            self._next.update(dict.fromkeys(silent, 0))
+        self._untold = silent
         self._recorder.flush()
         self._assign()
+
+    def _ask_begins(self, partitions: list[int], last: float) -> list[int]:
+        """Ask each once, until then, where it begins; return which have not told."""
+        silent = []
+        for number, partition in enumerate(partitions):
+            share_s = max(0.0, last - time.monotonic()) / (len(partitions) - number)
+            if not self._has_begun(partition, time.monotonic() + share_s):
+                silent.append(partition)
+        return silent
 
     def _has_begun(self, partition: int, deadline: float) -> bool:
         """Whether it is known where to begin. Under min ISR the end is asked for only if needed."""
@@ -235,7 +250,9 @@ class VerifiableConsumer:
                 continue
             here = min(max(self._next[partition], ends[0]), ends[1])
             self._next[partition] = here
-            self._position(partition, here, "position lost", told=True)
+            reason = "beginning" if partition in self._untold else "position lost"
+            self._position(partition, here, reason, told=True)
+            self._untold = [each for each in self._untold if each != partition]
             if partition in self._ends:
                 # What is gone by now is no part of the read any more.
                 _, end, asked_ms = self._ends[partition]

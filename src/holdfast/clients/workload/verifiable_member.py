@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.clients.workload.command import on_stop
 from holdfast.clients.workload.group_diary import GroupDiary, Membership, now_ms
 from holdfast.clients.workload.member_commits import Commits
@@ -32,7 +33,8 @@ MORE = "+"  # behind the number in a hold file: only in a batch of more records
 ASK_S = 5.0  # for what is committed, and asked again
 BEGIN_S = 20.0  # for a place to begin with to be known; then the member joins anew
 STALE_S = 10.0  # for a member that is behind to hear of its new generation
-ALONE_S = 20.0  # without a record, until it asks whether its client reaches a broker at all
+ALONE_S = 10.0  # without a record, until it asks whether its client reaches a broker at all
+PROBE_S = 2.0  # for one that there is to tell another client of itself
 MAGIC = b"CGMDv2:"  # of what librdkafka says of a membership; a generation follows, then names
 OUT = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
 BEHIND = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
@@ -164,18 +166,29 @@ class VerifiableMember:
                 return
 
     def _refuse_alone(self) -> None:
-        """Join anew with another client, if this one has lost all brokers: it may be for good.
+        """Join anew with another client, if this one has lost all brokers, and they are there.
 
         librdkafka (2.13 to 2.16, its issue 5301) can ask nobody any more after an answer that names
-        no broker. Apache Kafka's name none while all are fenced.
+        no broker. Apache Kafka's name none while all are fenced. In an outage it is kept: it comes
+        back by itself, and what it is a member of is not left behind.
         """
         if time.monotonic() - self._heard_s < ALONE_S:
             return
         try:
             self._consumer.list_topics(self._options.topic, timeout=ASK_S)
         except self._kafka.KafkaException:
-            self._broken = "its client reaches no broker"
+            if self._others_reach_brokers():
+                self._broken = "its client knows no broker any more"
         self._heard_s = time.monotonic()
+
+    def _others_reach_brokers(self) -> bool:
+        try:
+            with Driver(
+                self._options.bootstrap, self._options.process, timeout_s=PROBE_S
+            ) as driver:
+                return bool(driver.nodes())
+        except DriverError:
+            return False
 
     def _take(self, message: Any) -> None:
         """Keep a record of what is its own. Others were fetched before it was given up."""
@@ -354,7 +367,9 @@ class VerifiableMember:
         """Return where to read along while another group may write, or until it is told."""
         if partition in self._waiting and self._sink is not None:
             return self._sink.position(partition)
-        return int(self._kafka.OFFSET_INVALID)  # where the client itself finds it committed
+        # Not where its client finds it committed: refused once, librdkafka does not ask for that
+        # again. Nor the end: what a seek follows too soon may be read from here all the same.
+        return int(self._kafka.OFFSET_BEGINNING)
 
     def _begin(self, partitions: list[int]) -> dict[int, int]:
         """Return where to begin with each; nothing, while another may write or nobody says it."""
