@@ -464,6 +464,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=_TEST_EXPECTATIONS,
     ),
     one(
+        "an election is asked for again until a leader moves, whatever was answered",
+        "a controller that agrees, and moves no leader, is kept",
+        "lab/scenarios/disk_lost.py",
+        "        if run.soon(leads, AGAIN_S) or not not_yet:\n",
+        "        if run.soon(leads, AGAIN_S):\n",
+        tests=_TEST_EXPECTATIONS,
+    ),
+    one(
         "what was broken and never stamped is put aside",
         "a rare loss is overwritten by the next run, and its evidence gone",
         "cli/proving/prove_aside.py",

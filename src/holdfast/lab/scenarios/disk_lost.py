@@ -23,6 +23,7 @@ from holdfast.lab.steps.usual import (
 from holdfast.lab.steps.wants import names, preferred, want, whole
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import Election
+from holdfast.wire.errors import ErrorCode
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
 PRELOAD_EVENTS = 12_000  # so that copying takes its time
@@ -135,8 +136,9 @@ def elect_known(run: Run, node: int) -> None:
         return all(p in seen and seen[p].leader == node for p in due)
 
     for _ in range(ELECTIONS):
-        elect(run)
-        if run.soon(leads, AGAIN_S):
+        refused = elect(run)
+        not_yet = any(refused.get(p) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE for p in due)
+        if run.soon(leads, AGAIN_S) or not not_yet:
             return
 
 

@@ -211,8 +211,8 @@ def delete_records(run: Run, offsets: Mapping[int, int]) -> None:
             raise LabError(f"the records can't be deleted: {error}") from error
 
 
-def elect(run: Run, election: admin.Election = admin.Election.PREFERRED) -> None:
-    """Hold an election in all partitions."""
+def elect(run: Run, election: admin.Election = admin.Election.PREFERRED) -> dict[int, int]:
+    """Hold an election in all partitions; return the codes that some are refused with."""
     kind = election.name.lower()
     run.note(f"{kind} election")
     outcomes = run.ask(
@@ -226,6 +226,7 @@ def elect(run: Run, election: admin.Election = admin.Election.PREFERRED) -> None
     }
     if refused:
         run.note(f"{kind} election refused: {refused}")
+    return refused
 
 
 def expect_handover(run: Run, node: int, partitions: Sequence[int]) -> None:
