@@ -57,6 +57,7 @@ class FakeConsumer:
         self.asked: list[dict[int, int]] = []  # what it had taken when asked what is committed
         self.ask_codes: deque[int] = deque()  # of the next questions; none left: answered
         self.seek_codes: deque[int] = deque()
+        self.silent: set[int] = set()  # partitions whose leader does not tell what it holds
         self.on_disk: list[list[str]] = []  # kinds of events in the history at each commit
         self.assigned: dict[int, int] = {}
         self.paused: set[int] = set()
@@ -120,8 +121,10 @@ class FakeConsumer:
         if self.reaches and not self.reaches.popleft():
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
-    def get_watermark_offsets(self, _place: TopicPartition, timeout: float) -> tuple[int, int]:
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
         assert timeout
+        if place.partition in self.silent:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return 3, 50
 
     def assign(self, places: list[TopicPartition]) -> None:

@@ -275,14 +275,52 @@ def test_whose_client_has_lost_brokers_that_are_there_takes_another_client(
     monkeypatch.setattr("holdfast.clients.blocking_driver.Driver.nodes", nodes)
 
     def loses_them(consumer: FakeConsumer) -> None:
-        consumer.reaches.append(False)
+        consumer.reaches.extend([False] * 2)
 
-    script = [give(0), *records(0, 3), nothing, loses_them, nothing, nothing]
+    script = [give(0), *records(0, 3), nothing, loses_them, *[nothing] * 5]
     consumer = live(script, bootstrap="h:1")
     notes = [event.text for event in consumer.events() if isinstance(event, Note)]
     assert notes == ["m joins anew: its client knows no broker any more"] * times
     revoked = [event.lost for event in consumer.events() if isinstance(event, Revoked)]
     assert revoked == ([True] if times else [False])
+
+
+@pytest.mark.parametrize("back", ["its own client", "a record"])
+def test_whose_brokers_are_back_meanwhile_keeps_its_client(
+    live: Live, monkeypatch: pytest.MonkeyPatch, back: str
+) -> None:
+    """Seen to fail: a standstill ended between the question to this client and that to another."""
+    monkeypatch.setattr(verifiable_member, "ALONE_S", 0.0)
+    monkeypatch.setattr("holdfast.clients.blocking_driver.Driver.nodes", lambda _: {0: ("h", 1)})
+
+    def loses_them(consumer: FakeConsumer) -> None:
+        consumer.reaches.extend([False, True] if back == "its own client" else [False] * 9)
+
+    def record_comes(consumer: FakeConsumer) -> Any:
+        if back == "a record":
+            monkeypatch.setattr(verifiable_member, "ALONE_S", 1e9)
+        return records(0, 3)[0](consumer)
+
+    script = [give(0), loses_them, nothing, record_comes, *[nothing] * 4]
+    consumer = live(script, bootstrap="h:1")
+    assert not [event for event in consumer.events() if isinstance(event, Note)]
+    assert processed(consumer) == [(0, 3)]
+
+
+def test_a_leader_that_does_not_tell_what_it_holds_keeps_no_other_partition_waiting(
+    live: Live,
+) -> None:
+    """Seen to fail: nothing was processed of a partition beside one with nothing committed."""
+
+    def falls_silent(consumer: FakeConsumer) -> None:
+        consumer.silent.add(0)
+
+    def tells(consumer: FakeConsumer) -> None:
+        consumer.silent.clear()
+
+    script = [falls_silent, give(0, 1), *records(1, 3), nothing, tells, nothing, *records(0, 3),
+              nothing]  # fmt: skip
+    assert processed(live(script)) == [(1, 3), (0, 3)]
 
 
 @pytest.mark.parametrize("heard", ["by a record", "by an answer"])

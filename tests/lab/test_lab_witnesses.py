@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -277,6 +277,28 @@ def test_a_partition_that_does_not_tell_where_it_begins_hides_no_other_from_who_
     places = [(each.partition, each.reason) for each in events if isinstance(each, Position)]
     assert places == [(0, "beginning"), (1, "beginning")]
     assert not [each for each in events if isinstance(each, Note)]
+
+
+def test_of_several_that_do_not_tell_each_is_asked_while_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: there was time for one question a turn, and it went to the same one always."""
+    client = Client(Clock(), {0: 10**6, 1: 1}, silent={1, 2})
+    reader, written = make_reader(tmp_path, monkeypatch, client, until_end=False)
+    reader._options = replace(reader._options, partitions=(0, 1, 2))
+    client.records = {**client.records, 2: 1}
+    consume = client.consume
+
+    def read(count: int, timeout: float) -> list[Message]:
+        if client.clock.now_s > 120:
+            client.silent = {1}
+        if client.clock.now_s > 150 or client.place.get(2) == 1:
+            reader.stop()
+        return consume(count, timeout)
+
+    monkeypatch.setattr(client, "consume", read)
+    assert reader.run()
+    assert {each.partition for each in written() if isinstance(each, Delivered)} == {0, 2}
 
 
 def test_a_reader_that_is_never_told_where_to_begin_has_failed(

@@ -60,7 +60,7 @@ class Coordinators:
         return self._known[group]
 
     def is_doubted(self, group: str) -> bool:
-        """Say whether another broker that can be reached now takes itself for the coordinator.
+        """Say whether another broker that can be reached may be the coordinator by now.
 
         One that stood still answers from memory until it hears that it is none any more; whoever
         took over from it knows. Who is doubted is looked up anew for the next question. KeyError:
@@ -80,8 +80,10 @@ class Coordinators:
                 found.node_id == node and not found.error_code
                 for _, found in _find(self.driver.peer(node), [group], DOUBT_S)
             )
-        except DriverError:  # it can't be reached: nobody hears from it whose coordinator it is
+        except UnreachableError:
             return False
+        except DriverError:  # it is there, and may be busy as it takes over: the next look tells
+            return True
 
     def ask(self, groups: Sequence[str], put: Put[T]) -> Answers[T]:
         """Put a question about groups to their coordinators, and again where that can help."""

@@ -90,7 +90,8 @@ class VerifiableConsumer:
         self._ends: dict[int, tuple[int, int, float]] = {}
         self._next: dict[int, int] = {}
         self._at_eof: set[int] = set()
-        self._lost: set[int] = set()  # partitions whose position the cluster no longer knows
+        # Partitions whose position the cluster no longer knows; asked last, last in order.
+        self._lost: dict[int, None] = {}
         self._untold: list[int] = []  # partitions of which the cluster never said where they end
         self._stopping = False
 
@@ -143,7 +144,7 @@ class VerifiableConsumer:
                 silent = self._ask_begins(silent, last)
         else:
             silent = self._ask_begins(silent, min(time.monotonic() + ASK_S, deadline))
-            self._lost.update(silent)
+            self._lost.update(dict.fromkeys(silent))
             self._next.update(dict.fromkeys(silent, 0))
         self._untold = silent
         self._recorder.flush()
@@ -235,18 +236,23 @@ class VerifiableConsumer:
                 self._next[partition] = max(self._next[partition], offset)
         elif code in (kafka_error._AUTO_OFFSET_RESET, kafka_error._LOG_TRUNCATION):  # noqa: SLF001
             self._recorder.record(Note, text=f"{self._options.process} was told: {error.str()}")
-            self._lost.add(partition)
+            self._lost[partition] = None
 
     def _find_positions(self, deadline: float) -> None:
         """Go on as near as can be to where we were, where the cluster has lost our position.
 
-        Who does not tell is asked again after the next messages, and keeps no other from going on.
+        Who does not tell is asked again after the next messages, behind the others, and keeps no
+        other from going on.
         """
-        lost = sorted(self._lost)
+        lost = list(self._lost)
         for number, partition in enumerate(lost):
-            share_s = max(0.0, deadline - time.monotonic()) / (len(lost) - number)
-            ends = self._ask_ends(partition, time.monotonic() + share_s)
+            left_s = deadline - time.monotonic()
+            if number and left_s <= 0:
+                break
+            del self._lost[partition]
+            ends = self._ask_ends(partition, time.monotonic() + left_s / (len(lost) - number))
             if ends is None:
+                self._lost[partition] = None
                 continue
             here = min(max(self._next[partition], ends[0]), ends[1])
             self._next[partition] = here
@@ -257,7 +263,6 @@ class VerifiableConsumer:
                 # What is gone by now is no part of the read any more.
                 _, end, asked_ms = self._ends[partition]
                 self._ends[partition] = (min(here, end), end, asked_ms)
-            self._lost.discard(partition)
         if len(self._lost) < len(lost):
             self._assign()
 

@@ -81,6 +81,7 @@ class VerifiableMember:
         self._is_paused = False
         self._broken = ""  # why it has to join anew
         self._heard_s = 0.0  # when its client was last known to reach a broker
+        self._doubts = 0  # of its client: how many questions have found cause for them
         self._fenced = False  # another one has its instance
         self._stopping = False
 
@@ -98,6 +99,7 @@ class VerifiableMember:
 
     def _join(self) -> None:
         self._broken = ""
+        self._doubts = 0
         self._heard_s = time.monotonic()
         config = {**self._options.client_config(), "on_commit": self._commits.committed}
         self._consumer = self._kafka.Consumer(config, logger=None)
@@ -170,22 +172,32 @@ class VerifiableMember:
 
         librdkafka (2.13 to 2.16, its issue 5301) can ask nobody any more after an answer that names
         no broker. Apache Kafka's name none while all are fenced. In an outage it is kept: it comes
-        back by itself, and what it is a member of is not left behind.
+        back by itself, and what it is a member of is not left behind. One question a turn, for who
+        polls too late is no member any more: to this client, to another one, and to this one again,
+        as brokers may have come back between the two.
         """
-        if time.monotonic() - self._heard_s < ALONE_S:
-            return
+        if time.monotonic() - self._heard_s < ALONE_S or self._untold:
+            self._doubts = 0
+        elif self._others_reach_brokers() if self._doubts == 1 else not self._reaches_brokers():
+            self._doubts += 1
+            if self._doubts > 2:
+                self._broken = "its client knows no broker any more"
+        else:
+            self._doubts = 0
+            self._heard_s = time.monotonic()
+
+    def _reaches_brokers(self) -> bool:
         try:
             self._consumer.list_topics(self._options.topic, timeout=ASK_S)
         except self._kafka.KafkaException:
-            if self._others_reach_brokers():
-                self._broken = "its client knows no broker any more"
-        self._heard_s = time.monotonic()
+            return False
+        return True
 
     def _others_reach_brokers(self) -> bool:
+        bootstrap = self._options.bootstrap
+        bound_s = PROBE_S / len(bootstrap.split(","))
         try:
-            with Driver(
-                self._options.bootstrap, self._options.process, timeout_s=PROBE_S
-            ) as driver:
+            with Driver(bootstrap, self._options.process, timeout_s=bound_s) as driver:
                 return bool(driver.nodes())
         except DriverError:
             return False
@@ -379,14 +391,13 @@ class VerifiableMember:
             self._waiting.update(partitions)
             return {}
         begin_ms = now_ms()
-        committed = self._ask_begin(partitions)
-        if committed is None:
-            self._untold.update(partitions)
+        told = self._ask_begin(partitions)
+        if len(told) < len(partitions):
+            self._untold.update(each for each in partitions if each not in told)
             self._untold_s = time.monotonic()
-            return {}
-        for partition, place in committed.items():
+        for partition, place in told.items():
             self._started(partition, place, begin_ms)
-        return {partition: place.offset for partition, place in committed.items()}
+        return {partition: place.offset for partition, place in told.items()}
 
     def _find_out(self) -> None:
         """Ask again where to begin with what is its own, and go there; or join anew, in the end.
@@ -396,8 +407,7 @@ class VerifiableMember:
         if not self._untold:
             return
         begin_ms = now_ms()
-        committed = self._ask_begin(sorted(self._untold))
-        for partition, place in (committed or {}).items():
+        for partition, place in self._ask_begin(sorted(self._untold)).items():
             if self._has_gone_to(partition, place.offset):
                 self._untold.discard(partition)
                 self._started(partition, place, begin_ms)
@@ -423,18 +433,30 @@ class VerifiableMember:
             begin_ms=begin_ms,
         )
 
-    def _ask_begin(self, partitions: list[int]) -> dict[int, Begin] | None:
-        """Ask once where to begin with each. None: nobody says so in time."""
+    def _ask_begin(self, partitions: list[int]) -> dict[int, Begin]:
+        """Ask once where to begin with each; return those of which it was told in time."""
+        found = {}
+        share_s = ASK_S / len(partitions)
         try:
-            return {
-                partition: Begin(offset, self._ask_reset(partition) if offset is None else offset)
-                for partition, offset in self._ask_committed(partitions).items()
-            }
+            committed = self._ask_committed(partitions)
         except self._kafka.KafkaException as error:
-            self._diary.note(f"{self._options.process} asks again: {error.args[0].str()}")
-            if error.args[0].name() in OUT | BEHIND:
-                self._broken = "nobody has told where to begin"
-            return None
+            self._ask_again(error)
+            return {}
+        for partition, offset in committed.items():
+            try:
+                if offset is None:
+                    found[partition] = Begin(None, self._ask_reset(partition, share_s))
+                else:
+                    found[partition] = Begin(offset, offset)
+            except self._kafka.KafkaException as error:
+                self._ask_again(error)
+        return found
+
+    def _ask_again(self, error: Any) -> None:
+        why = error.args[0]
+        self._diary.note(f"{self._options.process} asks again: {why.str()}")
+        if why.name() in OUT | BEHIND:
+            self._broken = "nobody has told where to begin"
 
     def _ask_committed(self, partitions: Iterable[int]) -> dict[int, int | None]:
         places = [self._kafka.TopicPartition(self._options.topic, each) for each in partitions]
@@ -445,10 +467,10 @@ class VerifiableMember:
             found[each.partition] = each.offset if each.offset >= 0 else None
         return found
 
-    def _ask_reset(self, partition: int) -> int:
+    def _ask_reset(self, partition: int, bound_s: float) -> int:
         """Return where a partition begins for who has committed nothing."""
         place = self._kafka.TopicPartition(self._options.topic, partition)
-        low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=bound_s)
         return int(low if self._options.reset == "earliest" else high)
 
     def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
