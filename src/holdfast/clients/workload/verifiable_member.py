@@ -353,7 +353,7 @@ class VerifiableMember:
     # -- what it owns ----------------------------------------------------------------------------
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        """Take what is given; find out later where to begin, if that is not told at once.
+        """Take what is given at once, and find out in the next turn where to begin.
 
         Until it has taken them librdkafka tells a new coordinator that it has nothing, and others
         are given the same partitions.
@@ -361,7 +361,7 @@ class VerifiableMember:
         self._look()
         mine = [each.partition for each in partitions]
         self._diary.assigned(self._me, mine)
-        places = self._begin(mine) if mine else {}
+        places = self._begin(mine)
         given = [self._place(each, places.get(each, self._ahead(each))) for each in mine]
         if self._options.is_incremental:
             consumer.incremental_assign(given)
@@ -384,25 +384,20 @@ class VerifiableMember:
         return int(self._kafka.OFFSET_BEGINNING)
 
     def _begin(self, partitions: list[int]) -> dict[int, int]:
-        """Return where to begin with each; nothing, while another may write or nobody says it."""
-        if self._sink is not None and self._sink.keeps_positions:
-            if self._may_write(self._sink):
-                return {each: self._begin_behind(self._sink, each) for each in partitions}
-            self._waiting.update(partitions)
-            return {}
-        begin_ms = now_ms()
-        told = self._ask_begin(partitions)
-        if len(told) < len(partitions):
-            self._untold.update(each for each in partitions if each not in told)
+        """Return where results end; nothing, while another may write, or if it is to be asked."""
+        if self._sink is None or not self._sink.keeps_positions:
+            self._untold.update(partitions)
             self._untold_s = time.monotonic()
-        for partition, place in told.items():
-            self._started(partition, place, begin_ms)
-        return {partition: place.offset for partition, place in told.items()}
+            return {}
+        if self._may_write(self._sink):
+            return {each: self._begin_behind(self._sink, each) for each in partitions}
+        self._waiting.update(partitions)
+        return {}
 
     def _find_out(self) -> None:
-        """Ask again where to begin with what is its own, and go there; or join anew, in the end.
+        """Ask where to begin with what is its own, and go there; or join anew, in the end.
 
-        What came meanwhile was thrown away, so the client has to go back.
+        What came meanwhile was thrown away.
         """
         if not self._untold:
             return
