@@ -76,6 +76,7 @@ class NaiveGroup:
         self.found: Counter[str] = Counter()
         expected = [e for e in events if isinstance(e, GroupExpected)]
         self.silence_ms = expected[0].silence_ms if expected else 0.0
+        self.looks_may_lag = bool(expected) and expected[0].looks_may_lag
         self.asked = [n for n, e in enumerate(events) if isinstance(e, CommitAsked)]
         self.all_given = [n for n, e in enumerate(events) if isinstance(e, Assigned)]
         self.all_owners = self.find_owners()
@@ -356,6 +357,9 @@ class NaiveGroup:
             return
         every = [-1 if (o := self.offset(k)) is None else o for k in self.may_stand(begun(e), n)]
         is_behind = (-1 if told is None else told) < min(every)
+        later = [x for x in self.events[n + 1 :] if isinstance(x, CommittedSeen)]
+        if is_behind and self.looks_may_lag and isinstance(e, CommittedSeen) and later:
+            return
         self.found[behind if is_behind else GroupAnomaly.INVENTED] += 1
 
     def asked_at(self, e: CommitAcknowledged | CommitRefused) -> int:

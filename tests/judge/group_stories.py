@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.judge.groups import history as events
 from holdfast.judge.groups.checker import judge_groups
 from holdfast.judge.groups.verdict import GroupAnomaly, GroupJudgement
@@ -165,6 +167,12 @@ def two(committed: int = 2, done: int = 4) -> GroupStory:
     return S().join("a").join("b").own("a").do("a", *range(done)).commit("a", committed)
 
 
+def lag(story: GroupStory) -> GroupStory:
+    """What is told to be committed may be older for a while, as of Apache Kafka."""
+    story.events[0] = msgspec.structs.replace(story.events[0], looks_may_lag=True)
+    return story
+
+
 def stolen() -> GroupStory:
     """Member a was cut off, and b has its partition."""
     return two(2, 2).fault("a", "CUT").own("b", 2, 2).do("b", 2, 3)
@@ -205,6 +213,11 @@ ROWS: list[tuple[str, Callable[[], GroupStory], dict[str, int]]] = [
     ("shown as it was when it was asked", lambda: two(2, 4).commit("a", 4).seen(2, began=2.5), {}),
     ("shown an older one", lambda: two(2, 4).commit("a", 4).seen(2, began=0.5), {BACK: 1}),
     ("shown one of nobody's", lambda: two().seen(9), {INVENTED: 1}),
+    ("shown an older one for a while", lambda: lag(two(2, 4).commit("a", 4).seen(2).seen(2).seen(4)), {}),
+    ("shown an older one to the end", lambda: lag(two(2, 4).commit("a", 4).seen(4).seen(2).seen(2)), {BACK: 1}),
+    ("shown an older one, and then one of nobody's", lambda: lag(two(2, 4).commit("a", 4).seen(2).seen(9)), {INVENTED: 1}),
+    ("an owner is shown an older one", lambda: lag(two(2, 4).commit("a", 4).revoke("a").own("b", 2, 2).seen(4)), {LOST: 1}),
+    ("an older one is taken, however looks lag", lambda: lag(stolen().commit("b", 4).commit("a", 2).seen(2)), {STRAY: 1, BACK: 1}),
     ("a stray one is taken", lambda: stolen().commit("b", 4).commit("a", 2), {STRAY: 1, BACK: 1}),
     ("a stray one that is not lower", lambda: stolen().commit("a", 2), {STRAY: 1}),
     ("a stray one stands from then on", lambda: stolen().commit("a", 3).revoke("b").own("c", 3, 3), {STRAY: 1}),

@@ -19,6 +19,7 @@ from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.workload.group_diary import GroupDiary, Membership
 from holdfast.clients.workload.member_sink import Result
 from holdfast.clients.workload.recorder import Recorder
+from holdfast.cluster.layout import APACHE, EMBEDDED
 from holdfast.judge.groups.history import ConsumerFault
 from holdfast.judge.history import Acknowledged
 from holdfast.lab import group_observer
@@ -26,7 +27,7 @@ from holdfast.lab.aftermath import group_checks
 from holdfast.lab.group import Group
 from holdfast.lab.group_members import Held, Member, MemberTail
 from holdfast.lab.group_observer import GroupObserver
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.scenarios.clients_cut_off import expect_session
 from holdfast.lab.scenarios.consumer_replaced import VICTIMS, moment
 from holdfast.lab.scenarios.rebalance_price import STRATEGIES
@@ -287,6 +288,31 @@ def test_what_a_former_coordinator_answers_is_not_believed(
     observer._driver.close()
     observer._recorder.close()
     assert (tmp_path / "g-observer.jsonl").read_bytes().count(b"group_seen") == 1
+
+
+@pytest.mark.parametrize(("engine", "may_lag"), [(EMBEDDED, False), (APACHE, True)])
+def test_what_a_coordinator_tells_may_be_older_only_where_its_watermark_is_early(
+    run: FakeRun, monkeypatch: pytest.MonkeyPatch, engine: str, may_lag: bool
+) -> None:
+    """Seen to fail: "offset moved back", of Apache Kafka's next coordinator behind a SIGTERM."""
+    made = cast("Any", run)
+    made.parameters = SimpleNamespace(
+        early_watermark=Parameters(engine=engine).early_watermark,
+        group_session_ms=6000,
+        commits=None,
+    )
+    made.cluster = SimpleNamespace(bootstrap_servers="127.0.0.1:1")
+    made.topic, made.relied_on = "foo", []
+    made.end_with_clients = lambda _stop: None
+    monkeypatch.setattr("holdfast.lab.group.name_in", lambda _run, name: name)
+    monkeypatch.setattr(
+        "holdfast.lab.group.GroupObserver",
+        lambda *_: SimpleNamespace(start=lambda: None, stop=lambda: None),
+    )
+    Group(made, "g", "classic")
+    ((kind, *values),) = run.written
+    assert kind == "group_expected"
+    assert values[-1] == str(may_lag)
 
 
 def test_who_is_never_told_that_its_commit_is_taken_is_seen(

@@ -62,6 +62,7 @@ class Group:
             group=name,
             topics=(run.topic,),
             silence_ms=float(max(self.session_ms, int(str(self._flags["max_poll_ms"])))),
+            looks_may_lag=parameters.early_watermark,
         )
         self._observer.start()
         run.relied_on.append(self._observer)

@@ -197,6 +197,7 @@ class Parameters:
     def early_watermark(self) -> bool:
         """Whether an answer's high watermark may be older than its records.
 
+        And so may be what a coordinator tells to be committed, which is what is below it.
         That is so on Apache Kafka (docs/design/networks.md), and may be elsewhere.
         """
         return self.engine != EMBEDDED

@@ -35,6 +35,8 @@ class CommitRules:
         self.last: CommitAcknowledged | None = None
         self.began_by_operator = False  # whoever began last, where an operator wished it
         self.undecided: list[str] = []
+        # What was told too low by a look that may lag: a finding, if it is the last look.
+        self._behind: tuple[str, CommitAsked | None, Started | CommittedSeen] | None = None
 
     def ask(self, event: CommitAsked, tenure: Tenure | None, current: Tenure | None) -> None:
         if event.id in self._pending:
@@ -134,11 +136,18 @@ class CommitRules:
             tenure.floor_commit = lowest(self._committed.may_stand(began_ms(event)))
             tenure.floor = tenure.floor_commit.offset or 0
 
-    def see(self, event: CommittedSeen) -> None:
-        self._told(event, event.offset, GroupAnomaly.MOVED_BACK)
+    def see(self, event: CommittedSeen, *, may_lag: bool) -> None:
+        """Hold what somebody else was told against them; where it may lag, only the last look."""
+        self._behind = None
+        self._told(event, event.offset, GroupAnomaly.MOVED_BACK, may_lag=may_lag)
 
     def _told(
-        self, event: Started | CommittedSeen, told: int | None, behind: GroupAnomaly
+        self,
+        event: Started | CommittedSeen,
+        told: int | None,
+        behind: GroupAnomaly,
+        *,
+        may_lag: bool = False,
     ) -> list[Commit]:
         """Return the commits that explain what was told; if there are none that is a finding."""
         begin_ms = began_ms(event)
@@ -159,7 +168,10 @@ class CommitRules:
             NOWHERE if first.offset is None else first.offset
         ):
             text = f"{event.process} was told {told}, and {first.offset} or more was committed"
-            self._findings.find(behind, text, first.event, event)
+            if may_lag:
+                self._behind = text, first.event, event
+            else:
+                self._findings.find(behind, text, first.event, event)
         else:
             text = f"{event.process} was told {told}, which nobody can have committed"
             self._findings.find(GroupAnomaly.INVENTED, text, may_stand[-1].event, event)
@@ -167,3 +179,6 @@ class CommitRules:
 
     def finish(self) -> None:
         self._counts.commits_unknown += len(self._pending)
+        if self._behind is not None:
+            text, commit, event = self._behind
+            self._findings.find(GroupAnomaly.MOVED_BACK, text, commit, event)

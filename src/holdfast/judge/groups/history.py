@@ -43,10 +43,13 @@ class GroupExpected(GroupEvent, kw_only=True, frozen=True, tag="group_expected")
 
     `silence_ms`: who tells the coordinator nothing for so long may be thrown out, and who was
     thrown out hears of it in so long: the session's time-out, or the poll interval if it is longer.
+    `looks_may_lag`: who owns nothing may be told, for a while, what was committed before: Apache
+    Kafka's coordinator tells what is below its high watermark, which lags behind a fail-over.
     """
 
     topics: tuple[str, ...]
     silence_ms: float
+    looks_may_lag: bool = False
 
 
 class Joined(GroupEvent, kw_only=True, frozen=True, tag="group_joined"):

@@ -52,6 +52,7 @@ class Group:
         self.expected: GroupExpected | None = None
         self.topics: set[str] = set()
         self.silence_ms = 0.0  # none is granted that nobody has named
+        self.looks_may_lag = False
         self.members: dict[str, str] = {}  # the process of each that has not left
         self.told_ms: dict[
             str, float
@@ -63,6 +64,7 @@ class Group:
         self.expected = event
         self.topics.update(event.topics)
         self.silence_ms = event.silence_ms
+        self.looks_may_lag = event.looks_may_lag
 
     def join(self, event: Joined) -> None:
         self._processes.setdefault(event.process, Process()).revive(event.at_ms)

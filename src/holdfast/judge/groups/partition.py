@@ -119,7 +119,7 @@ class GroupPartitionFold:
         elif isinstance(event, Revoked):
             self._end(event.member, event)
         elif isinstance(event, CommittedSeen):
-            self._commits.see(event)
+            self._commits.see(event, may_lag=self._group.looks_may_lag)
 
     def leave(self, event: Left) -> None:
         self._end(event.member, event)
