@@ -70,6 +70,14 @@ MEMBERS: tuple[Mutation, ...] = (
         tests=(TEST_MEMBERS,),
     ),
     one(
+        "a member without an instance ends as if another one had it",
+        SLANDER,
+        MEMBER,
+        "        if is_fatal and self._options.instance is not None:\n",
+        "        if is_fatal:\n",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
         "a member stays with a client that has lost all brokers",
         SLANDER,
         MEMBER,

@@ -338,8 +338,19 @@ def test_who_has_heard_from_a_broker_does_not_ask(
     assert consumer.listed == (0 if heard == "by a record" else 1)
 
 
+def test_who_has_no_instance_is_fenced_by_nobody_and_joins_anew(live: Live) -> None:
+    """Seen to fail: librdkafka left for polling too late while nobody coordinated, and then sent a
+    heartbeat that Apache Kafka calls invalid; its member ended, and the run was not made."""
+    script = [give(0), nothing, told(KafkaError._FATAL), nothing, give(0), nothing, *records(0, 3),
+              nothing]  # fmt: skip
+    consumer = live(script, protocol="consumer")
+    assert processed(consumer) == [(0, 3)]
+    notes = [event.text for event in consumer.events() if isinstance(event, Note)]
+    assert any(text.startswith("m joins anew: ") for text in notes), notes
+
+
 def test_another_one_has_its_instance(live: Live) -> None:
-    consumer = live([give(0), told(KafkaError._FATAL), *records(0, 3)])
+    consumer = live([give(0), told(KafkaError._FATAL), *records(0, 3)], instance="i")
     assert processed(consumer) == []
     assert consumer.closed
 

@@ -213,9 +213,10 @@ class VerifiableMember:
             self._batch.append(message)
 
     def _told(self, error: Any) -> None:
-        if error.fatal() or error.name() in {"_FATAL", "FENCED_INSTANCE_ID"}:
+        is_fatal = error.fatal() or error.name() in {"_FATAL", "FENCED_INSTANCE_ID"}
+        if is_fatal and self._options.instance is not None:
             self._fenced = True
-        elif error.name() == "_AUTO_OFFSET_RESET":
+        elif is_fatal or error.name() == "_AUTO_OFFSET_RESET":
             self._broken = error.str()
         self._diary.note(f"{self._options.process} was told: {error.name()}: {error.str()}")
 
