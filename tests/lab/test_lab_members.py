@@ -340,7 +340,8 @@ def test_who_has_heard_from_a_broker_does_not_ask(
 
 def test_who_has_no_instance_is_fenced_by_nobody_and_joins_anew(live: Live) -> None:
     """Seen to fail: librdkafka left for polling too late while nobody coordinated, and then sent a
-    heartbeat that Apache Kafka calls invalid; its member ended, and the run was not made."""
+    heartbeat that Apache Kafka calls invalid; its member ended, and the run was not made.
+    """
     script = [give(0), nothing, told(KafkaError._FATAL), nothing, give(0), nothing, *records(0, 3),
               nothing]  # fmt: skip
     consumer = live(script, protocol="consumer")
