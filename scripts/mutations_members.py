@@ -73,8 +73,24 @@ MEMBERS: tuple[Mutation, ...] = (
         "a member without an instance ends as if another one had it",
         SLANDER,
         MEMBER,
-        "        if is_fatal and self._options.instance is not None:\n",
-        "        if is_fatal:\n",
+        "is_fatal and (self._options.instance is not None or self._fatal > FATAL_MAX)",
+        "is_fatal",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "a member takes one client after the other, whatever ends them",
+        "a cluster without a protocol is called broken, by a thousand clients",
+        MEMBER,
+        "        self._fatal += is_fatal\n",
+        "",
+        tests=(TEST_MEMBERS,),
+    ),
+    one(
+        "who is out still begins with what it was not told of",
+        ZOMBIE,
+        MEMBER,
+        "[*self._next, *self._untold], lost=True)\n            self._fenced",
+        "list(self._next), lost=True)\n            self._fenced",
         tests=(TEST_MEMBERS,),
     ),
     one(
@@ -145,7 +161,7 @@ MEMBERS: tuple[Mutation, ...] = (
         "who is no member any more works on until its client says so",
         ZOMBIE,
         MEMBER,
-        "            self._give_up(list(self._next), lost=True)\n"
+        "            self._give_up([*self._next, *self._untold], lost=True)\n"
         '            self._fenced = self._fenced or "FENCED_INSTANCE_ID" in errors\n',
         '            self._fenced = self._fenced or "FENCED_INSTANCE_ID" in errors\n',
         tests=(TEST_MEMBERS,),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import inf
 
+from holdfast.judge.groups.commit_rules import LOOKS_LAG_MS
 from holdfast.judge.groups.history import (
     Assigned,
     CalmBegan,
@@ -77,6 +78,7 @@ class NaiveGroup:
         expected = [e for e in events if isinstance(e, GroupExpected)]
         self.silence_ms = expected[0].silence_ms if expected else 0.0
         self.looks_may_lag = bool(expected) and expected[0].looks_may_lag
+        self.lags_since: float | None = None
         self.asked = [n for n, e in enumerate(events) if isinstance(e, CommitAsked)]
         self.all_given = [n for n, e in enumerate(events) if isinstance(e, Assigned)]
         self.all_owners = self.find_owners()
@@ -354,12 +356,19 @@ class NaiveGroup:
         self, n: int, e: Started | CommittedSeen, told: int | None, behind: GroupAnomaly
     ) -> None:
         if self.matches(n):
+            self.lags_since = None if isinstance(e, CommittedSeen) else self.lags_since
             return
         every = [-1 if (o := self.offset(k)) is None else o for k in self.may_stand(begun(e), n)]
         is_behind = (-1 if told is None else told) < min(every)
-        later = [x for x in self.events[n + 1 :] if isinstance(x, CommittedSeen)]
-        if is_behind and self.looks_may_lag and isinstance(e, CommittedSeen) and later:
-            return
+        if is_behind and self.looks_may_lag and isinstance(e, CommittedSeen):
+            if self.lags_since is None:
+                self.lags_since = begun(e)
+            self.lags_since = min(self.lags_since, begun(e))
+            later = any(isinstance(x, CommittedSeen) for x in self.events[n + 1 :])
+            if later and e.at_ms <= self.lags_since + LOOKS_LAG_MS:
+                return
+        if not is_behind and isinstance(e, CommittedSeen):
+            self.lags_since = None
         self.found[behind if is_behind else GroupAnomaly.INVENTED] += 1
 
     def asked_at(self, e: CommitAcknowledged | CommitRefused) -> int:

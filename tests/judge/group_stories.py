@@ -216,6 +216,8 @@ ROWS: list[tuple[str, Callable[[], GroupStory], dict[str, int]]] = [
     ("shown an older one for a while", lambda: lag(two(2, 4).commit("a", 4).seen(2).seen(2).seen(4)), {}),
     ("shown an older one to the end", lambda: lag(two(2, 4).commit("a", 4).seen(4).seen(2).seen(2)), {BACK: 1}),
     ("shown an older one, and then one of nobody's", lambda: lag(two(2, 4).commit("a", 4).seen(2).seen(9)), {INVENTED: 1}),
+    ("shown an older one for too long", lambda: lag(two(2, 4).commit("a", 4).seen(2).pause(10_001).seen(2).seen(2).seen(4)), {BACK: 2}),
+    ("shown an older one twice, for a while", lambda: lag(two(2, 4).commit("a", 4).seen(2).seen(4).pause(10_001).seen(2).seen(4)), {}),
     ("an owner is shown an older one", lambda: lag(two(2, 4).commit("a", 4).revoke("a").own("b", 2, 2).seen(4)), {LOST: 1}),
     ("an older one is taken, however looks lag", lambda: lag(stolen().commit("b", 4).commit("a", 2).seen(2)), {STRAY: 1, BACK: 1}),
     ("a stray one is taken", lambda: stolen().commit("b", 4).commit("a", 2), {STRAY: 1, BACK: 1}),

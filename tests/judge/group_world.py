@@ -109,7 +109,8 @@ class GroupWorld:
         self.eager = chance.random() < 0.4
         self.parts = [Part(number) for number in range(chance.choice([1, 2, 3]))]
         self.members: list[Member] = []
-        self.say(GroupExpected, "lab", group="g", topics=("foo",), silence_ms=SILENCE_MS)
+        lag = {"looks_may_lag": True} if plant is None and seed % 2 else {}
+        self.say(GroupExpected, "lab", group="g", topics=("foo",), silence_ms=SILENCE_MS, **lag)
         for _ in range(chance.choice([1, 2, 3])):
             self.join()
         for _ in range(steps):

@@ -57,6 +57,8 @@ class FakeConsumer:
         self.asked: list[dict[int, int]] = []  # what it had taken when asked what is committed
         self.ask_codes: deque[int] = deque()  # of the next questions; none left: answered
         self.seek_codes: deque[int] = deque()
+        self.leaders_asked: list[int] = []  # of which partitions what they hold
+        self.sought: list[tuple[int, bool]] = []  # partitions, and whether its leader was asked
         self.silent: set[int] = set()  # partitions whose leader does not tell what it holds
         self.on_disk: list[list[str]] = []  # kinds of events in the history at each commit
         self.assigned: dict[int, int] = {}
@@ -123,6 +125,7 @@ class FakeConsumer:
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
         assert timeout
+        self.leaders_asked.append(place.partition)
         if place.partition in self.silent:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return 3, 50
@@ -137,6 +140,7 @@ class FakeConsumer:
         return [TopicPartition("foo", p) for p in self.assigned]
 
     def seek(self, place: TopicPartition) -> None:
+        self.sought.append((place.partition, place.partition in self.leaders_asked))
         refuse(self.seek_codes)
         self.assigned[place.partition] = place.offset
 

@@ -350,6 +350,36 @@ def test_who_has_no_instance_is_fenced_by_nobody_and_joins_anew(live: Live) -> N
     assert any(text.startswith("m joins anew: ") for text in notes), notes
 
 
+def test_whose_clients_all_end_by_a_fatal_error_ends(live: Live) -> None:
+    """Seen to fail: of a cluster without its protocol it made a thousand clients in ten seconds."""
+    consumer = live([told(KafkaError._FATAL)] * 9)
+    assert len(consumer.script) == 5
+
+
+def test_a_fatal_error_counts_until_it_begins(live: Live) -> None:
+    lives = [told(KafkaError._FATAL), give(0), nothing] * 9
+    consumer = live([*lives, *records(0, 3), nothing])
+    assert processed(consumer) == [(0, 3)]
+
+
+def test_its_leader_is_asked_before_a_seek_also_where_something_is_committed(live: Live) -> None:
+    """Seen to fail: a seek that overtook the client's own question to it was undone for 0.6 s."""
+
+    def commits(consumer: FakeConsumer) -> None:
+        consumer.committed_offsets |= {0: 7, 1: 7}
+        consumer.silent.add(1)
+
+    consumer = live([commits, give(0, 1), nothing, *records(0, 7), *records(1, 7), nothing])
+    assert consumer.sought == [(0, True), (1, True)]
+    assert processed(consumer) == [(0, 7), (1, 7)], "and who does not answer keeps none waiting"
+
+
+def test_who_hears_that_it_is_out_begins_with_nothing_that_it_was_given(live: Live) -> None:
+    script = [give(0), nothing, *records(0, 3), give(1), nothing, *records(1, 3), nothing]
+    consumer = live(script, codes=[KafkaError.UNKNOWN_MEMBER_ID], protocol="consumer")
+    assert processed(consumer) == [(0, 3)]
+
+
 def test_another_one_has_its_instance(live: Live) -> None:
     consumer = live([give(0), told(KafkaError._FATAL), *records(0, 3)], instance="i")
     assert processed(consumer) == []

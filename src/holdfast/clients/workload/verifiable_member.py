@@ -35,6 +35,7 @@ BEGIN_S = 20.0  # for a place to begin with to be known; then the member joins a
 STALE_S = 10.0  # for a member that is behind to hear of its new generation
 ALONE_S = 10.0  # without a record, until it asks whether its client reaches a broker at all
 PROBE_S = 2.0  # for one that there is to tell another client of itself
+FATAL_MAX = 3  # clients that may end by a fatal error, one behind the other; more won't do better
 MAGIC = b"CGMDv2:"  # of what librdkafka says of a membership; a generation follows, then names
 OUT = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
 BEHIND = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
@@ -82,6 +83,7 @@ class VerifiableMember:
         self._broken = ""  # why it has to join anew
         self._heard_s = 0.0  # when its client was last known to reach a broker
         self._doubts = 0  # of its client: how many questions have found cause for them
+        self._fatal = 0  # errors that its clients could not live with, since it last began
         self._fenced = False  # another one has its instance
         self._stopping = False
 
@@ -214,7 +216,8 @@ class VerifiableMember:
 
     def _told(self, error: Any) -> None:
         is_fatal = error.fatal() or error.name() in {"_FATAL", "FENCED_INSTANCE_ID"}
-        if is_fatal and self._options.instance is not None:
+        self._fatal += is_fatal
+        if is_fatal and (self._options.instance is not None or self._fatal > FATAL_MAX):
             self._fenced = True
         elif is_fatal or error.name() == "_AUTO_OFFSET_RESET":
             self._broken = error.str()
@@ -333,7 +336,7 @@ class VerifiableMember:
                 del self._done[partition]
         errors = set(refused.values())
         if errors & OUT:  # the client hears of it as well, and tells a moment later
-            self._give_up(list(self._next), lost=True)
+            self._give_up([*self._next, *self._untold], lost=True)
             self._fenced = self._fenced or "FENCED_INSTANCE_ID" in errors
         elif errors & BEHIND:
             self._behind = me
@@ -386,9 +389,12 @@ class VerifiableMember:
 
     def _begin(self, partitions: list[int]) -> dict[int, int]:
         """Return where results end; nothing, while another may write, or if it is to be asked."""
+        if not partitions:
+            return {}
         if self._sink is None or not self._sink.keeps_positions:
+            if not self._untold:
+                self._untold_s = time.monotonic()
             self._untold.update(partitions)
-            self._untold_s = time.monotonic()
             return {}
         if self._may_write(self._sink):
             return {each: self._begin_behind(self._sink, each) for each in partitions}
@@ -420,6 +426,7 @@ class VerifiableMember:
         return True
 
     def _started(self, partition: int, place: Begin, begin_ms: float) -> None:
+        self._fatal = 0
         self._diary.started(
             self._me,
             partition,
@@ -439,19 +446,22 @@ class VerifiableMember:
             self._ask_again(error)
             return {}
         for partition, offset in committed.items():
+            # Its leader is asked in any case: a seek that overtakes the client's own question where
+            # the log begins is made good half a second later, from there.
             try:
-                if offset is None:
-                    found[partition] = Begin(None, self._ask_reset(partition, share_s))
-                else:
-                    found[partition] = Begin(offset, offset)
+                reset = self._ask_reset(partition, share_s)
             except self._kafka.KafkaException as error:
                 self._ask_again(error)
+                if offset is None:
+                    continue
+                reset = offset
+            found[partition] = Begin(offset, reset if offset is None else offset)
         return found
 
     def _ask_again(self, error: Any) -> None:
         why = error.args[0]
         self._diary.note(f"{self._options.process} asks again: {why.str()}")
-        if why.name() in OUT | BEHIND:
+        if why.name() in OUT:
             self._broken = "nobody has told where to begin"
 
     def _ask_committed(self, partitions: Iterable[int]) -> dict[int, int | None]:

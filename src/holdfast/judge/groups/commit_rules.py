@@ -20,6 +20,8 @@ from holdfast.judge.groups.tenures import NOWHERE, Tenure
 from holdfast.judge.groups.verdict import GroupAnomaly, GroupCounts, GroupFindings
 from holdfast.judge.history import HistoryError
 
+LOOKS_LAG_MS = 10_000.0  # for so long looks may be told too low, where they may lag at all
+
 
 class CommitRules:
     def __init__(
@@ -35,7 +37,9 @@ class CommitRules:
         self.last: CommitAcknowledged | None = None
         self.began_by_operator = False  # whoever began last, where an operator wished it
         self.undecided: list[str] = []
-        # What was told too low by a look that may lag: a finding, if it is the last look.
+        # What was told too low by a look that may lag: a finding, if it is the last look, or if
+        # looks have been told too low for long.
+        self._behind_since_ms = inf
         self._behind: tuple[str, CommitAsked | None, Started | CommittedSeen] | None = None
 
     def ask(self, event: CommitAsked, tenure: Tenure | None, current: Tenure | None) -> None:
@@ -137,9 +141,19 @@ class CommitRules:
             tenure.floor = tenure.floor_commit.offset or 0
 
     def see(self, event: CommittedSeen, *, may_lag: bool) -> None:
-        """Hold what somebody else was told against them; where it may lag, only the last look."""
-        self._behind = None
+        """Hold what somebody else was told against them; where it may lag, only what lasts."""
+        since_ms, self._behind, self._behind_since_ms = self._behind_since_ms, None, inf
         self._told(event, event.offset, GroupAnomaly.MOVED_BACK, may_lag=may_lag)
+        if self._behind is not None:
+            self._behind_since_ms = min(since_ms, began_ms(event))
+            if event.at_ms - self._behind_since_ms > LOOKS_LAG_MS:
+                self._find_behind()
+
+    def _find_behind(self) -> None:
+        if self._behind is not None:
+            text, commit, event = self._behind
+            self._findings.find(GroupAnomaly.MOVED_BACK, text, commit, event)
+            self._behind = None
 
     def _told(
         self,
@@ -179,6 +193,4 @@ class CommitRules:
 
     def finish(self) -> None:
         self._counts.commits_unknown += len(self._pending)
-        if self._behind is not None:
-            text, commit, event = self._behind
-            self._findings.find(GroupAnomaly.MOVED_BACK, text, commit, event)
+        self._find_behind()
