@@ -372,6 +372,18 @@ def test_its_leader_is_asked_before_a_seek_also_where_something_is_committed(liv
     consumer = live([commits, give(0, 1), nothing, *records(0, 7), *records(1, 7), nothing])
     assert consumer.sought == [(0, True), (1, True)]
     assert processed(consumer) == [(0, 7), (1, 7)], "and who does not answer keeps none waiting"
+    assert not [event for event in consumer.events() if isinstance(event, Note)], (
+        "nor is asked again"
+    )
+
+
+def test_whose_epoch_is_behind_asks_again_where_to_begin(live: Live) -> None:
+    consumer = live(
+        [refused(KafkaError.STALE_MEMBER_EPOCH), give(0), nothing, *records(0, 3), nothing],
+        protocol="consumer",
+    )
+    assert processed(consumer) == [(0, 3)]
+    assert not [event for event in consumer.events() if isinstance(event, Revoked) and event.lost]
 
 
 def test_who_hears_that_it_is_out_begins_with_nothing_that_it_was_given(live: Live) -> None:

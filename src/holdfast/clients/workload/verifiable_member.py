@@ -451,10 +451,9 @@ class VerifiableMember:
             try:
                 reset = self._ask_reset(partition, share_s)
             except self._kafka.KafkaException as error:
-                self._ask_again(error)
                 if offset is None:
+                    self._ask_again(error)
                     continue
-                reset = offset
             found[partition] = Begin(offset, reset if offset is None else offset)
         return found
 
